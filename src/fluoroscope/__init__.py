@@ -1,0 +1,1 @@
+"""fluoroscope measures what a medical federation leaks, and what stops it."""

@@ -1,0 +1,1 @@
+"""Images in [0, 1] with labels, patients and a licence; and who holds which of them."""

@@ -1,0 +1,34 @@
+"""What can go wrong, each with the value that was seen and the remedy in its message.
+
+The command line prints the message alone and leaves with `exit_code`; `--debug` shows the traceback.
+"""
+
+
+class FluoroscopeError(Exception):
+    """Base of every error that a user can do something about."""
+
+    exit_code = 1
+
+
+class Misconfigured(FluoroscopeError):
+    """A setting is missing, unknown, out of range or at odds with another."""
+
+    exit_code = 2
+
+
+class BadInput(FluoroscopeError):
+    """A file or record cannot be read, is damaged or does not hold what it should."""
+
+    exit_code = 2
+
+
+class Unsupported(FluoroscopeError):
+    """The combination that was asked for cannot work; the message says what can."""
+
+    exit_code = 2
+
+
+class Refused(FluoroscopeError):
+    """A guard said no: nothing was trained, sent or revealed."""
+
+    exit_code = 3

@@ -1,0 +1,1 @@
+"""One architecture a file, each registered by name."""

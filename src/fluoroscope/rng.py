@@ -1,0 +1,44 @@
+"""Every random draw comes from a generator derived from a seed and the role it plays.
+
+`generator(seed, "client", 3, "round", 7)` is the same stream on every machine, in every process
+and in every order of evaluation, so results do not depend on how the work was spread.
+"""
+
+import hashlib
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+
+
+def derive(seed: int, *role: str | int) -> int:
+    """A 63 bit seed for this role; different roles give unrelated seeds."""
+    text = "/".join(map(repr, (seed, *role)))
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
+
+
+def generator(seed: int, *role: str | int) -> torch.Generator:
+    """A CPU generator: draws are moved to the device, so that every device sees the same ones."""
+    return torch.Generator().manual_seed(derive(seed, *role))
+
+
+def numpy_generator(seed: int, *role: str | int) -> np.random.Generator:
+    """The same for code that speaks numpy."""
+    return np.random.default_rng(derive(seed, *role))
+
+
+@contextmanager
+def seeded_globals(seed: int) -> Iterator[None]:
+    """Seeds the global generators for code that knows no other (dropout, Flower's sampling), then restores them."""
+    python_state, numpy_state = random.getstate(), np.random.get_state()
+    with torch.random.fork_rng():
+        random.seed(seed)
+        np.random.seed(seed % 2**32)
+        torch.manual_seed(seed)
+        try:
+            yield
+        finally:
+            random.setstate(python_state)
+            np.random.set_state(numpy_state)

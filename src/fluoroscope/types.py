@@ -1,0 +1,197 @@
+"""The nouns of the house: frozen, and built from torch and the standard library only."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from fluoroscope.errors import BadInput, Misconfigured
+
+State = Mapping[str, Tensor]
+"""Tensors by name, as in a state dict."""
+
+
+@dataclass(frozen=True, eq=False)
+class PrivateBatch:
+    """Patients' images with their labels. Only `data`, `federation` and `scores` ever see one."""
+
+    images: Tensor
+    """(n, channels, height, width), float32 in [0, 1]."""
+    labels: Tensor
+    """(n,), int64."""
+    patients: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        n = len(self.images)
+        if self.images.ndim != 4 or self.images.dtype != torch.float32:
+            raise BadInput(
+                f"images must be a float32 (n, channels, height, width) tensor, not {self.images.dtype} of shape "
+                f"{tuple(self.images.shape)}."
+            )
+        if self.labels.shape != (n,) or len(self.patients) != n:
+            raise BadInput(f"{n} images need {n} labels and patients, not {len(self.labels)} and {len(self.patients)}.")
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def subset(self, indices: Sequence[int]) -> "PrivateBatch":
+        chosen = torch.as_tensor(indices, dtype=torch.int64)
+        return PrivateBatch(self.images[chosen], self.labels[chosen], tuple(self.patients[i] for i in indices))
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """A file that was left out, and why: shown to the user, never dropped silently."""
+
+    file: str
+    reason: str
+
+
+@dataclass(frozen=True, eq=False)
+class ImageSet:
+    """A data set as a source gives it: a batch of everything, and what is known about it."""
+
+    name: str
+    batch: PrivateBatch
+    classes: tuple[str, ...]
+    licence: str
+    synthetic: bool = False
+    """True for phantoms: nobody's image, so it may always be shown."""
+    skipped: tuple[Skipped, ...] = ()
+
+    def __post_init__(self) -> None:
+        low, high = (float(v) for v in self.batch.images.aminmax()) if len(self) else (0.0, 1.0)
+        if not (low >= 0.0 and high <= 1.0):  # also catches NaN
+            raise BadInput(f"{self.name}: pixel values must lie in [0, 1], but run from {low:g} to {high:g}.")
+        if len(self) and int(self.batch.labels.max()) >= len(self.classes):
+            raise BadInput(f"{self.name}: label {int(self.batch.labels.max())} has no name; classes: {self.classes}.")
+
+    def __len__(self) -> int:
+        return len(self.batch)
+
+    @property
+    def channels(self) -> int:
+        return self.batch.images.shape[1]
+
+    @property
+    def size(self) -> int:
+        return self.batch.images.shape[-1]
+
+
+@dataclass(frozen=True)
+class ClientSplit:
+    """One client's share of an ImageSet, as indices into it."""
+
+    name: str
+    train: tuple[int, ...]
+    validation: tuple[int, ...]
+    batch_size: int | None = None
+    """Where the split itself sets it, as P1 table II does; None leaves it to the training settings."""
+
+
+@dataclass(frozen=True)
+class Partition:
+    """Who holds which image. Patients never sit on two sides, except where a paper shares them on purpose."""
+
+    clients: tuple[ClientSplit, ...]
+    test: tuple[int, ...]
+    auxiliary: tuple[int, ...] = ()
+    """The attacker's or the server's own images: public prior, P2's auxiliary set, P3's initial training."""
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """What to build: enough to make the same network anywhere."""
+
+    name: str
+    channels: int
+    classes: int
+    size: int
+    weights: str | None = None
+    """Path of a state dict to start from; None starts at the architecture's own initialisation."""
+
+
+@dataclass(frozen=True)
+class Sgd:
+    """Stochastic gradient descent, as torch.optim.SGD."""
+
+    lr: float
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+
+
+@dataclass(frozen=True)
+class Adam:
+    """Adam, as torch.optim.Adam."""
+
+    lr: float = 1e-3
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = 1e-8
+
+
+@dataclass(frozen=True)
+class LocalTraining:
+    """How a client trains in one round. All of it is in the configuration, so a curious server knows it."""
+
+    optimiser: Sgd | Adam
+    images: int
+    batch_size: int
+    epochs: int = 1
+    loss: Literal["cross-entropy"] = "cross-entropy"
+    batchnorm: Literal["train", "eval"] = "train"
+    batchnorm_momentum: float = 0.1
+    proximal_mu: float = 0.0
+    """FedProx: weight of mu/2 ||w - w_global||^2 in the loss; 0 trains without it."""
+
+    def __post_init__(self) -> None:
+        for key in ("images", "batch_size", "epochs"):
+            if getattr(self, key) < 1:
+                raise Misconfigured(f"{key} must be at least 1, not {getattr(self, key)}.")
+        if self.optimiser.lr <= 0:
+            raise Misconfigured(f"lr must be above 0, not {self.optimiser.lr}.")
+        if self.proximal_mu < 0:
+            raise Misconfigured(f"proximal_mu must be 0 or more, not {self.proximal_mu}.")
+
+    @property
+    def steps(self) -> int:
+        """Optimiser steps in one round; the last batch of an epoch may be smaller."""
+        return self.epochs * -(-self.images // self.batch_size)
+
+
+@dataclass(frozen=True)
+class PrivacyClaim:
+    """What a defence promises, or plainly that it promises nothing."""
+
+    epsilon: float | None = None
+    delta: float | None = None
+    unit: Literal["record", "patient", "client"] | None = None
+    statement: str = "not differential privacy"
+
+
+NO_CLAIM = PrivacyClaim(statement="no defence: not differential privacy")
+
+
+@dataclass(frozen=True, eq=False)
+class UpdateRecord:
+    """What left one client in one round, next to what the server had sent it."""
+
+    round: int
+    cohort: tuple[str, ...]
+    """One client's name, or all those whose updates were summed before anyone saw them."""
+    architecture: Architecture
+    training: LocalTraining
+    state_before: State
+    """The global parameters that the round started from."""
+    state_after: State
+    """The parameters as they were sent back."""
+    buffers_before: State = field(default_factory=dict)
+    buffers_after: State | None = None
+    """BatchNorm statistics as they were sent back; None where they stayed at home."""
+    claim: PrivacyClaim = NO_CLAIM
+
+    @property
+    def arrays(self) -> dict[str, Tensor]:
+        """The update: the change of every parameter."""
+        return {name: after - self.state_before[name] for name, after in self.state_after.items()}
