@@ -1,0 +1,20 @@
+"""Between tensors by name and Flower's records."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from flwr.app import Array, ArrayRecord
+from torch import Tensor
+
+from fluoroscope.types import State
+
+
+def to_arrays(state: State) -> ArrayRecord:
+    """Tensors as they go over the wire."""
+    return ArrayRecord({name: Array(np.asarray(value.detach().cpu().numpy())) for name, value in state.items()})
+
+
+def to_state(arrays: Mapping[str, Array]) -> dict[str, Tensor]:
+    """Arrays off the wire as tensors of our own; Flower reads them without unpickling anything."""
+    return {name: torch.from_numpy(np.array(array.numpy())) for name, array in arrays.items()}

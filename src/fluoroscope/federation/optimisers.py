@@ -1,0 +1,61 @@
+"""Sgd and Adam as one rule that works in place for clients and out of place for attackers.
+
+An attacker differentiates through the client's steps, so the update must exist as a graph; a client
+must not pay for that. Both run these lines; tests hold them against torch.optim.
+"""
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from fluoroscope.types import Adam, Sgd
+
+Tensors = list[Tensor]
+
+
+@dataclass
+class Slots:
+    """What an optimiser remembers between the steps of one round; it starts empty in every round."""
+
+    step: int = 0
+    first: Tensors = field(default_factory=list)
+    second: Tensors = field(default_factory=list)
+
+
+def step(optimiser: Sgd | Adam, parameters: Tensors, gradients: Tensors, slots: Slots, in_place: bool) -> Tensors:
+    """The parameters after one step; with `in_place` they are the tensors that came in."""
+    slots.step += 1
+    if isinstance(optimiser, Adam):
+        direction = _adam_direction(optimiser, gradients, slots)
+    else:
+        direction = _sgd_direction(optimiser, parameters, gradients, slots)
+    if in_place:
+        torch._foreach_add_(parameters, direction, alpha=-optimiser.lr)
+        return parameters
+    return list(torch._foreach_add(parameters, direction, alpha=-optimiser.lr))
+
+
+def _sgd_direction(optimiser: Sgd, parameters: Tensors, gradients: Tensors, slots: Slots) -> Tensors:
+    if optimiser.weight_decay:
+        gradients = list(torch._foreach_add(gradients, parameters, alpha=optimiser.weight_decay))
+    if not optimiser.momentum:
+        return gradients
+    if slots.first:
+        gradients = list(torch._foreach_add(gradients, slots.first, alpha=optimiser.momentum))
+    slots.first = gradients
+    return gradients
+
+
+def _adam_direction(optimiser: Adam, gradients: Tensors, slots: Slots) -> Tensors:
+    beta1, beta2 = optimiser.betas
+    if not slots.first:
+        slots.first = [torch.zeros_like(g) for g in gradients]
+        slots.second = [torch.zeros_like(g) for g in gradients]
+    slots.first = [m * beta1 + g * (1 - beta1) for m, g in zip(slots.first, gradients, strict=True)]
+    slots.second = [v * beta2 + g * g * (1 - beta2) for v, g in zip(slots.second, gradients, strict=True)]
+    correction1, correction2 = 1 - beta1**slots.step, 1 - beta2**slots.step
+    return [
+        (m / correction1) / ((v / correction2).sqrt() + optimiser.eps)
+        for m, v in zip(slots.first, slots.second, strict=True)
+    ]

@@ -1,0 +1,175 @@
+"""A federation written down: one TOML file, validated, with errors that name the key."""
+
+import hashlib
+import json
+import tomllib
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from fluoroscope.errors import BadInput, Misconfigured
+
+Setting = bool | int | float | str | None
+
+
+class Section(BaseModel):
+    """A table of the plan; keys that it does not know are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class OpenSection(BaseModel):
+    """A table whose further keys belong to the part that it names, and are checked by it."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The keys beside the declared ones."""
+        return dict(self.__pydantic_extra__ or {})
+
+
+class DataPlan(Section):
+    """Where the images come from."""
+
+    source: str = "phantom/chest"
+    size: int | None = Field(default=None, ge=28)
+    channels: Literal[1, 3] | None = None
+    images: int | None = Field(default=None, ge=1)
+    seed: int | None = None
+    """Of the phantoms and of samples; None takes the plan's."""
+    skip_bad: bool = False
+    burn_in: bool = False
+
+
+class PartitionPlan(OpenSection):
+    """Who holds which image."""
+
+    name: str = "iid"
+
+
+class ModelPlan(Section):
+    """What is trained."""
+
+    name: str = "small-cnn"
+    weights: str | None = None
+
+
+class TrainingPlan(Section):
+    """How clients train in one round."""
+
+    optimiser: Literal["sgd", "adam"] = "sgd"
+    lr: float = Field(default=0.01, gt=0)
+    lr_decay: float = Field(default=1.0, gt=0, le=1)
+    lr_decay_every: int | None = Field(default=None, ge=1)
+    """Rounds between two decays (P1: x 0.1 every 40)."""
+    momentum: float = Field(default=0.0, ge=0, lt=1)
+    weight_decay: float = Field(default=0.0, ge=0)
+    batch_size: int = Field(default=8, ge=1)
+    """For clients whose partition does not set their own."""
+    epochs: int = Field(default=1, ge=1)
+    batchnorm: Literal["train", "eval"] = "train"
+    batchnorm_momentum: float = Field(default=0.1, gt=0, le=1)
+
+    @model_validator(mode="after")
+    def _adam_has_its_own_momentum(self) -> Self:
+        if self.optimiser == "adam" and (self.momentum or self.weight_decay):
+            raise ValueError("momentum and weight_decay belong to sgd; remove them or set optimiser = 'sgd'")
+        return self
+
+
+class StrategyPlan(OpenSection):
+    """How the server joins the updates; further keys are the strategy's own."""
+
+    name: str = "fedavg"
+    fraction: float = Field(default=1.0, gt=0, le=1)
+    """Share of the clients that train in a round."""
+    pretrain_epochs: int = Field(default=0, ge=0)
+    """Epochs on the server's auxiliary images before round 1 (P3's initial parameters)."""
+
+
+class RecordsPlan(Section):
+    """Which updates are kept: 100 rounds of 9 clients need not fill the disk."""
+
+    rounds: Literal["all", "none"] | list[int] = "all"
+    clients: Literal["all"] | list[str] = "all"
+
+    def keeps_round(self, server_round: int) -> bool:
+        return self.rounds == "all" or (self.rounds != "none" and server_round in self.rounds)
+
+    def keeps_client(self, client: str) -> bool:
+        return self.clients == "all" or client in self.clients
+
+
+class Plan(Section):
+    """A whole federation."""
+
+    seed: int = Field(default=0, ge=0)
+    rounds: int = Field(default=5, ge=1)
+    evaluate_every: int = Field(default=1, ge=1)
+    """Rounds between two evaluations on the clients' validation images; the last round always is."""
+    data: DataPlan = DataPlan()
+    partition: PartitionPlan = PartitionPlan()
+    model: ModelPlan = ModelPlan()
+    training: TrainingPlan = TrainingPlan()
+    strategy: StrategyPlan = StrategyPlan()
+    records: RecordsPlan = RecordsPlan()
+
+    @property
+    def fingerprint(self) -> str:
+        """Of all that decides a round's result. More rounds continue a run, so their number is left out."""
+        decisive = self.model_dump(mode="json", exclude={"rounds"})
+        return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
+
+
+def read_plan(path: Path) -> Plan:
+    """The plan in a TOML file; paths in it are relative to the file."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as problem:
+        raise BadInput(f"cannot read the plan {path}: {problem}.") from problem
+    try:
+        content = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as problem:
+        raise BadInput(f"{path} is not valid TOML: {problem}.") from problem
+    return _rooted(parse_plan(content, str(path)), path.parent)
+
+
+def parse_plan(content: dict[str, Any], origin: str = "plan") -> Plan:
+    """A plan from plain data; the first thing that is wrong is named by its key."""
+    try:
+        return Plan.model_validate(content)
+    except ValidationError as problem:
+        first = problem.errors()[0]
+        # A union reports each of its branches; the key itself is what the user wrote.
+        where = ".".join(str(part) for part in first["loc"] if not str(part).startswith(("literal", "list")))
+        if first["type"] == "extra_forbidden":
+            raise Misconfigured(f"{origin}: there is no key {where!r}{_near(first['loc'])}.") from problem
+        reason = first["msg"].removeprefix("Value error, ")
+        raise Misconfigured(f"{origin}: {where or 'the plan'}: {reason}, not {first['input']!r}.") from problem
+
+
+def _near(location: tuple[int | str, ...]) -> str:
+    section = Plan.model_fields[str(location[0])].annotation if len(location) > 1 else Plan
+    known = list(getattr(section, "model_fields", {}))
+    near = get_close_matches(str(location[-1]), known, n=1)
+    return f"; did you mean {near[0]!r}?" if near else f". Known here: {', '.join(known)}"
+
+
+def _rooted(plan: Plan, folder: Path) -> Plan:
+    """The plan with its relative paths made absolute, so that it means the same from anywhere."""
+    kind, colon, location = plan.data.source.rpartition(":")
+    source = plan.data.source
+    if (folder / location).exists() and not Path(location).is_absolute() and not location.startswith("phantom/"):
+        source = f"{kind}{colon}{(folder / location).resolve()}"
+    weights = plan.model.weights
+    if weights and (folder / weights).exists():
+        weights = str((folder / weights).resolve())
+    return plan.model_copy(
+        update={
+            "data": plan.data.model_copy(update={"source": source}),
+            "model": plan.model.model_copy(update={"weights": weights}),
+        }
+    )

@@ -1,0 +1,124 @@
+"""A strategy that writes down what passes through the server, and can go on where a run was stopped."""
+
+import time
+from collections.abc import Iterable
+
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Strategy
+from torch import Tensor
+
+from fluoroscope.errors import BadInput
+from fluoroscope.federation.messages import to_state
+from fluoroscope.federation.progress import Progress
+from fluoroscope.federation.store import ClientEntry, RecordStore, RoundManifest
+from fluoroscope.federation.strategies import server_state
+from fluoroscope.federation.task import Task
+from fluoroscope.federation.wrapper import Wrapper
+from fluoroscope.rng import derive, seeded_globals
+from fluoroscope.types import NO_CLAIM
+
+
+class Recorder(Wrapper):
+    """Around any strategy. Flower counts rounds from 1 in every start; `done` rounds lie behind this one."""
+
+    def __init__(self, inner: Strategy, task: Task, store: RecordStore, done: int, progress: Progress) -> None:
+        super().__init__(inner)
+        self.task = task
+        self.store = store
+        self.done = done
+        self.progress = progress
+        self._config = ConfigRecord()
+        self._began = 0.0
+        self._clients: dict[str, ClientEntry] = {}
+        self._files: dict[str, str] = {}
+        self._global: dict[str, Tensor] = {}
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        this = server_round + self.done
+        self._began, self._clients, self._files = time.monotonic(), {}, {}
+        # Flower samples clients with the global generator.
+        with seeded_globals(derive(self.task.plan.seed, "sampling", this)):
+            messages = list(self.inner.configure_train(this, arrays, config, grid))
+        self._config = config
+        return messages
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        this = server_round + self.done
+        # In the order of the clients, whoever answered first: float sums depend on it.
+        answers = sorted(_checked(replies, this), key=_sender)
+        for reply in answers:  # before delegating: FedMedian takes the arrays out of the replies
+            self._record(this, reply)
+        with seeded_globals(derive(self.task.plan.seed, "aggregation", this)):
+            arrays, metrics = self.inner.aggregate_train(this, answers)
+        if arrays is None:
+            raise BadInput(f"round {this}: the strategy made nothing of {len(answers)} replies.")
+        self._global = to_state(arrays)
+        return arrays, metrics
+
+    def configure_evaluate(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        this, plan = server_round + self.done, self.task.plan
+        due = this % plan.evaluate_every == 0 or this == plan.rounds
+        if not due or not all(client.validation for client in self.task.clients):
+            return []
+        return list(self.inner.configure_evaluate(this, arrays, config, grid))
+
+    def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
+        this = server_round + self.done
+        answers = sorted(_checked(replies, this), key=_sender)
+        validation = {self.task.clients[_sender(reply)].name: _utility(reply) for reply in answers}
+        self._finish(this, validation)
+        return self.inner.aggregate_evaluate(this, answers)
+
+    def write_initial(self, state: dict[str, Tensor]) -> None:
+        """Round 0: where the federation starts."""
+        self._began, self._global = time.monotonic(), state
+        self._finish(0, {})
+
+    def _record(self, this: int, reply: Message) -> None:
+        client, plan = _sender(reply), self.task.plan.records
+        name = self.task.clients[client].name
+        kept = plan.keeps_round(this) and plan.keeps_client(name)
+        if kept:
+            file = f"{name}.safetensors"
+            self._files[file] = self.store.write_file(this, file, to_state(reply.content.array_records["arrays"]))
+        loss = reply.content.metric_records["metrics"]["loss"]
+        training = self.task.local_training(client, self._config)
+        self._clients[name] = ClientEntry(training, NO_CLAIM, float(loss), kept)  # type: ignore[arg-type]
+
+    def _finish(self, this: int, validation: dict[str, dict[str, float]]) -> None:
+        self._files["global.safetensors"] = self.store.write_file(this, "global.safetensors", self._global)
+        if remembered := server_state(self.inner):
+            self._files["server.safetensors"] = self.store.write_file(this, "server.safetensors", remembered)
+        manifest = RoundManifest(this, self._clients, validation, self._files)
+        self.store.commit(manifest, {"seconds": time.monotonic() - self._began})
+        if self._clients:
+            losses = [entry.loss for entry in self._clients.values()]
+            self.progress.round_done(this, manifest.validation_accuracy, sum(losses) / len(losses))
+
+
+def _checked(replies: Iterable[Message], this: int) -> list[Message]:
+    """The replies, all of them answers: a study with a client missing would not say what it seems to say."""
+    answers = list(replies)
+    for reply in answers:
+        if reply.has_error():
+            raise BadInput(
+                f"round {this}: node {reply.metadata.src_node_id} failed: {reply.error.reason} "
+                "The rounds before it are kept; run the same command again to go on."
+            )
+    return answers
+
+
+def _sender(reply: Message) -> int:
+    return int(reply.content.config_records["sender"]["client"])  # type: ignore[arg-type]
+
+
+def _utility(reply: Message) -> dict[str, float]:
+    metrics = reply.content.metric_records["metrics"]
+    return {key: float(value) for key, value in metrics.items() if key != "num-examples"}  # type: ignore[arg-type]

@@ -1,0 +1,101 @@
+"""The server's side: a Flower ServerApp that runs a strategy, recorded, from the first or the next round."""
+
+from dataclasses import replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+from flwr.serverapp import Grid
+from torch import Tensor
+
+from fluoroscope import strict_json
+from fluoroscope.errors import Misconfigured
+from fluoroscope.federation.buffers import AveragedBuffers
+from fluoroscope.federation.evaluation import evaluate
+from fluoroscope.federation.local_training import local_training
+from fluoroscope.federation.messages import to_arrays
+from fluoroscope.federation.plan import Plan
+from fluoroscope.federation.progress import Progress
+from fluoroscope.federation.recorder import Recorder
+from fluoroscope.federation.store import RecordStore, RunHeader
+from fluoroscope.federation.strategies import build_strategy, restore_server_state
+from fluoroscope.federation.task import Task, load_task
+from fluoroscope.rng import generator
+from fluoroscope.types import Adam, LocalTraining, Sgd
+
+TIMEOUT = 24 * 3600.0
+"""Seconds that the server waits for one round's replies."""
+
+
+def serve(grid: Grid, plan: Plan, out: Path, device: str, progress: Progress) -> None:
+    """Run the rounds that are still missing, then score the best and the last model on the test images."""
+    task, store = load_task(plan), RecordStore(out)
+    store.begin(_header(task))
+    done = max(store.rounds(), default=None)
+    if done is not None and done > plan.rounds:
+        raise Misconfigured(f"{out} holds {done} rounds already, and rounds = {plan.rounds}; ask for {done} or more.")
+    strategy = build_strategy(plan.strategy.name, plan.strategy.settings, len(task.clients), plan.strategy.fraction)
+    recorder = Recorder(AveragedBuffers(strategy, task.buffer_names), task, store, done or 0, progress)
+    if done is None:
+        recorder.write_initial(_initial_state(task, device))
+        done = 0
+    restore_server_state(strategy, store.server_state(done))
+    progress.begin(plan.rounds * _work(task), done * _work(task))
+    if done < plan.rounds:
+        arrays = to_arrays(store.global_state(done))
+        recorder.start(grid, initial_arrays=arrays, num_rounds=plan.rounds - done, timeout=TIMEOUT)
+    store.write_text("result.json", strict_json.dumps(_result(task, store, device)))
+
+
+def _work(task: Task) -> int:
+    """Images that pass in one round; a forward pass costs about a third of a training step."""
+    trained = sum(len(client.train) for client in task.clients) * task.plan.training.epochs
+    return trained + sum(len(client.validation) for client in task.clients) // 3
+
+
+def _initial_state(task: Task, device: str) -> dict[str, Tensor]:
+    """The architecture's own, or trained on the server's images first (P3: half of the held-out set)."""
+    plan, state = task.plan, task.initial_state
+    if not plan.strategy.pretrain_epochs:
+        return state
+    if not task.partition.auxiliary:
+        raise Misconfigured(
+            f"strategy.pretrain_epochs = {plan.strategy.pretrain_epochs} needs images at the server, and the "
+            f"partition {plan.partition.name!r} gives it none; choose one with an auxiliary set."
+        )
+    batch = task.images.batch.subset(task.partition.auxiliary)
+    settings = plan.training
+    training = LocalTraining(
+        optimiser=Adam(settings.lr) if settings.optimiser == "adam" else Sgd(settings.lr, settings.momentum),
+        images=len(batch),
+        batch_size=settings.batch_size,
+        epochs=plan.strategy.pretrain_epochs,
+    )
+    on_device = {name: value.to(device) for name, value in state.items()}
+    return local_training(task.model, on_device, batch, training, generator(plan.seed, "pretraining")).state
+
+
+def _header(task: Task) -> RunHeader:
+    weights = task.architecture.weights
+    return RunHeader(
+        plan=task.plan.model_dump(mode="json"),
+        fingerprint=task.plan.fingerprint,
+        architecture=replace(task.architecture, weights=Path(weights).name if weights else None),
+        buffers=sorted(task.buffer_names),
+        clients=[client.name for client in task.clients],
+        versions={name: version(name) for name in ("fluoroscope", "torch", "flwr", "numpy", "safetensors")},
+    )
+
+
+def _result(task: Task, store: RecordStore, device: str) -> dict[str, Any]:
+    """Test metrics of the last model and of the best by validation (P1: the one that is reported)."""
+    last, best = task.plan.rounds, store.best_round()
+    result: dict[str, Any] = {"rounds": last, "best_round": best, "classes": list(task.images.classes)}
+    for key, server_round in {"last": last, "best": best}.items():
+        if server_round is None or not task.partition.test:
+            result[key] = None
+            continue
+        state = {name: value.to(torch.device(device)) for name, value in store.global_state(server_round).items()}
+        result[key] = dict(evaluate(task.model, state, task.images.batch.subset(task.partition.test)))
+    return result

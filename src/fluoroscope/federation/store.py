@@ -1,0 +1,249 @@
+"""Records on disk: safetensors and JSON, checksummed, written whole rounds at a time.
+
+    DIR/run.json                    the plan, the architecture, the clients, versions
+    DIR/rounds/0003/manifest.json   metrics, each client's training, checksums of the files beside it
+    DIR/rounds/0003/CLIENT.safetensors   parameters and buffers as that client sent them in round 3
+    DIR/rounds/0003/global.safetensors   the global state after round 3 (round 0: the initial one)
+    DIR/rounds/0003/server.safetensors   what the strategy remembers, where it remembers anything
+    DIR/rounds/0003/timing.json     seconds; the only file that differs between two runs of one seed
+
+A round is prepared in a hidden folder and renamed when it is whole, so a kill leaves whole rounds only.
+Nothing in here is ever unpickled.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+from torch import Tensor
+
+from fluoroscope.errors import BadInput
+from fluoroscope.types import Architecture, LocalTraining, PrivacyClaim, State, UpdateRecord
+
+FORMAT = 1
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class ClientEntry:
+    """What a round's manifest says of one client."""
+
+    training: LocalTraining
+    claim: PrivacyClaim
+    loss: float
+    recorded: bool
+
+
+@dataclass(frozen=True)
+class RoundManifest:
+    """One whole round, without its tensors."""
+
+    round: int
+    clients: dict[str, ClientEntry]
+    validation: dict[str, dict[str, float]]
+    """Utility of the new global model on each client's validation images; empty where it was not evaluated."""
+    files: dict[str, str]
+    """SHA-256 by file name."""
+
+    @property
+    def validation_accuracy(self) -> float | None:
+        """P1's criterion for the best model: the plain mean over the clients."""
+        scores = [scored["accuracy"] for scored in self.validation.values()]
+        return sum(scores) / len(scores) if scores else None
+
+
+@dataclass(frozen=True)
+class RunHeader:
+    """What is true of the whole run."""
+
+    plan: dict[str, Any]
+    fingerprint: str
+    architecture: Architecture
+    buffers: list[str]
+    clients: list[str]
+    versions: dict[str, str]
+    format: int = FORMAT
+
+
+class RecordStore:
+    """The records of one run in one folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._manifests: dict[int, RoundManifest] = {}
+
+    # --- writing -------------------------------------------------------------------------------------------
+
+    def begin(self, header: RunHeader) -> None:
+        """Open the folder for this run, or go on with it; a folder of another plan is refused."""
+        if (self.folder / "run.json").exists():
+            if self.header.fingerprint != header.fingerprint:
+                raise BadInput(
+                    f"{self.folder} holds the records of another plan. Choose another --out, or delete that folder."
+                )
+            for left_over in self.folder.glob("rounds/.*"):
+                shutil.rmtree(left_over)
+        elif self.folder.exists() and any(self.folder.iterdir()):
+            raise BadInput(f"{self.folder} is not empty and holds no run. Choose another --out.")
+        (self.folder / "rounds").mkdir(parents=True, exist_ok=True)
+        _write_whole(self.folder / "run.json", _json(asdict(header)))
+
+    def write_file(self, server_round: int, name: str, state: State) -> str:
+        """A file of a round that is not whole yet; gives its checksum."""
+        part = self._part(server_round)
+        part.mkdir(exist_ok=True)
+        content = save({key: value.detach().cpu().contiguous() for key, value in state.items()})
+        (part / name).write_bytes(content)
+        return hashlib.sha256(content).hexdigest()
+
+    def commit(self, manifest: RoundManifest, timing: Mapping[str, float]) -> None:
+        """Make the round whole. What the next round and the records do not need is dropped."""
+        part = self._part(manifest.round)
+        (part / "manifest.json").write_text(_json(asdict(manifest)))
+        (part / "timing.json").write_text(_json(dict(timing)))
+        _sync(part / "manifest.json")
+        part.rename(self._round(manifest.round))
+        _sync(self.folder / "rounds")
+        self._prune(manifest.round)
+
+    def write_text(self, name: str, text: str) -> Path:
+        """A file of the finished run, beside its rounds."""
+        _write_whole(self.folder / name, text)
+        return self.folder / name
+
+    def _prune(self, last: int) -> None:
+        """Keep a global state only where a record starts from it, where it is the best, or to go on from it."""
+        best = self.best_round()
+        for server_round in self.rounds()[:-1]:
+            needed = any(e.recorded for e in self.manifest(server_round + 1).clients.values())
+            if server_round != best and not needed:
+                (self._round(server_round) / "global.safetensors").unlink(missing_ok=True)
+            (self._round(server_round) / "server.safetensors").unlink(missing_ok=True)
+
+    # --- reading -------------------------------------------------------------------------------------------
+
+    @property
+    def header(self) -> RunHeader:
+        return _parse(RunHeader, self.folder / "run.json")
+
+    def rounds(self) -> list[int]:
+        """The whole rounds, in order; 0 is the initial state."""
+        return sorted(int(path.name) for path in self.folder.glob("rounds/[0-9]*"))
+
+    def manifest(self, server_round: int) -> RoundManifest:
+        if server_round not in self._manifests:  # a whole round never changes
+            path = self._round(server_round) / "manifest.json"
+            self._manifests[server_round] = _parse(RoundManifest, path)
+        return self._manifests[server_round]
+
+    def timing(self, server_round: int) -> dict[str, float]:
+        return _parse(dict[str, float], self._round(server_round) / "timing.json")
+
+    def files(self, server_round: int) -> list[Path]:
+        """What is on disk of a round."""
+        return sorted(self._round(server_round).iterdir())
+
+    def recorded(self, server_round: int) -> list[str]:
+        """The clients whose update of this round was kept."""
+        return [name for name, entry in self.manifest(server_round).clients.items() if entry.recorded]
+
+    def best_round(self) -> int | None:
+        """The round with the best mean validation accuracy, the first of equals."""
+        scores = {r: self.manifest(r).validation_accuracy for r in self.rounds()}
+        known = {r: score for r, score in scores.items() if score is not None}
+        return max(known, key=lambda r: (known[r], -r)) if known else None
+
+    def global_state(self, server_round: int) -> dict[str, Tensor]:
+        """The global parameters and buffers after this round."""
+        return self._tensors(server_round, "global.safetensors")
+
+    def server_state(self, server_round: int) -> dict[str, Tensor]:
+        files = self.manifest(server_round).files
+        return self._tensors(server_round, "server.safetensors") if "server.safetensors" in files else {}
+
+    def load(self, server_round: int, client: str) -> UpdateRecord:
+        """One client's update of one round, next to what it started from."""
+        if server_round not in self.rounds() or client not in self.recorded(server_round):
+            kept = {r: names for r in self.rounds() if (names := self.recorded(r))}
+            raise BadInput(f"{self.folder} has no record of {client} in round {server_round}; it has {_brief(kept)}.")
+        header, entry = self.header, self.manifest(server_round).clients[client]
+        buffers = set(header.buffers)
+        before, after = self.global_state(server_round - 1), self._tensors(server_round, f"{client}.safetensors")
+        buffers_after = {name: value for name, value in after.items() if name in buffers}
+        return UpdateRecord(
+            round=server_round,
+            cohort=(client,),
+            architecture=header.architecture,
+            training=entry.training,
+            state_before={name: value for name, value in before.items() if name not in buffers},
+            state_after={name: value for name, value in after.items() if name not in buffers},
+            buffers_before={name: value for name, value in before.items() if name in buffers},
+            buffers_after=buffers_after if buffers_after or not buffers else None,
+            claim=entry.claim,
+        )
+
+    def _tensors(self, server_round: int, name: str) -> dict[str, Tensor]:
+        path = self._round(server_round) / name
+        expected = self.manifest(server_round).files.get(name)
+        try:
+            content = path.read_bytes()
+        except OSError as problem:
+            raise BadInput(f"{path} cannot be read ({problem.strerror}); run the same command again.") from problem
+        if hashlib.sha256(content).hexdigest() != expected:
+            raise BadInput(
+                f"{path} is damaged: its checksum is not the one in the manifest beside it. Delete the folders "
+                f"from rounds/{server_round:04d} on and run the same command again."
+            )
+        try:
+            return load(content)
+        except SafetensorError as problem:  # a manifest can be forged along with its file
+            raise BadInput(f"{path} is not a safetensors file: {problem}.") from problem
+
+    def _round(self, server_round: int) -> Path:
+        return self.folder / "rounds" / f"{server_round:04d}"
+
+    def _part(self, server_round: int) -> Path:
+        return self.folder / "rounds" / f".{server_round:04d}.part"
+
+
+def _brief(kept: dict[int, list[str]]) -> str:
+    if not kept:
+        return "none"
+    clients = sorted({name for names in kept.values() for name in names})
+    return f"rounds {', '.join(map(str, kept))} of {', '.join(clients)}"
+
+
+def _json(content: object) -> str:
+    return json.dumps(content, indent=1, sort_keys=True, allow_nan=True) + "\n"
+
+
+def _write_whole(path: Path, text: str) -> None:
+    part = path.with_name(f".{path.name}.part")
+    part.write_text(text)
+    _sync(part)
+    part.replace(path)
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _parse(kind: type[T], path: Path) -> T:
+    try:
+        return TypeAdapter(kind).validate_json(path.read_bytes())
+    except FileNotFoundError as problem:
+        raise BadInput(f"{path} is missing: {path.parent} holds no whole record.") from problem
+    except (ValidationError, OSError) as problem:
+        raise BadInput(f"{path} is damaged and cannot be read; delete it and run the same command again.") from problem

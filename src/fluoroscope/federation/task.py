@@ -1,0 +1,102 @@
+"""A plan made real: images, shares, network and each client's training. Loaded once a process."""
+
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+import torch
+from flwr.app import ConfigRecord
+from torch import Tensor, nn
+
+from fluoroscope.data import PARTITIONS, Request, load
+from fluoroscope.errors import Misconfigured
+from fluoroscope.federation.plan import Plan
+from fluoroscope.models import build
+from fluoroscope.rng import derive, generator
+from fluoroscope.types import Adam, Architecture, ClientSplit, ImageSet, LocalTraining, Partition, PrivateBatch, Sgd
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """What clients and server both derive from the plan, so that they cannot disagree."""
+
+    plan: Plan
+    images: ImageSet
+    partition: Partition
+
+    @property
+    def clients(self) -> tuple[ClientSplit, ...]:
+        return self.partition.clients
+
+    @property
+    def architecture(self) -> Architecture:
+        model = self.plan.model
+        return Architecture(model.name, self.images.channels, len(self.images.classes), self.images.size, model.weights)
+
+    @cached_property
+    def model(self) -> nn.Module:
+        """The network with its initial weights. Nobody trains it in place."""
+        return build(self.architecture, self.plan.seed)
+
+    @cached_property
+    def buffer_names(self) -> frozenset[str]:
+        return frozenset(name for name, _ in self.model.named_buffers() if name in self.model.state_dict())
+
+    @property
+    def initial_state(self) -> dict[str, Tensor]:
+        return {name: value.detach().clone() for name, value in self.model.state_dict().items()}
+
+    def train_batch(self, client: int) -> PrivateBatch:
+        return self.images.batch.subset(self.clients[client].train)
+
+    def validation_batch(self, client: int) -> PrivateBatch:
+        return self.images.batch.subset(self.clients[client].validation)
+
+    def learning_rate(self, server_round: int) -> float:
+        training = self.plan.training
+        decays = 0 if training.lr_decay_every is None else (server_round - 1) // training.lr_decay_every
+        return training.lr * training.lr_decay**decays
+
+    def local_training(self, client: int, config: ConfigRecord) -> LocalTraining:
+        """How this client trains in the round that the server's message configures."""
+        settings, split = self.plan.training, self.clients[client]
+        lr = self.learning_rate(_whole(config["server-round"]))
+        return LocalTraining(
+            optimiser=Adam(lr) if settings.optimiser == "adam" else Sgd(lr, settings.momentum, settings.weight_decay),
+            images=len(split.train),
+            batch_size=split.batch_size or settings.batch_size,
+            epochs=settings.epochs,
+            batchnorm=settings.batchnorm,
+            batchnorm_momentum=settings.batchnorm_momentum,
+            proximal_mu=float(config.get("proximal-mu", 0.0)),  # type: ignore[arg-type]  # FedProx sends a float
+        )
+
+    def training_rng(self, client: int, config: ConfigRecord) -> torch.Generator:
+        """Derived, not carried on: a resumed round draws what the uninterrupted one drew."""
+        return generator(self.plan.seed, "local training", client, "round", _whole(config["server-round"]))
+
+
+def load_task(plan: Plan) -> Task:
+    """The task of a plan; loading it again in the same process costs nothing."""
+    return _load_task(plan.model_dump_json())
+
+
+@lru_cache(maxsize=4)
+def _load_task(plan_json: str) -> Task:
+    plan = Plan.model_validate_json(plan_json)
+    data = plan.data
+    seed = plan.seed if data.seed is None else data.seed
+    images = load(data.source, Request(data.size, data.channels, data.images, seed, data.skip_bad, data.burn_in))
+    try:
+        rule = PARTITIONS.get(plan.partition.name)(**plan.partition.settings)
+    except TypeError as problem:  # an unknown or missing keyword of the partition's dataclass
+        raise Misconfigured(f"partition {plan.partition.name}: {problem}.") from problem
+    task = Task(plan, images, rule.divide(images, derive(plan.seed, "partition")))
+    names = {client.name for client in task.clients}
+    if plan.records.clients != "all" and (unknown := set(plan.records.clients) - names):
+        raise Misconfigured(f"records.clients names {sorted(unknown)}; the partition has {sorted(names)}.")
+    return task
+
+
+def _whole(value: object) -> int:
+    assert isinstance(value, int)
+    return value

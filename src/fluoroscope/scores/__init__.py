@@ -1,0 +1,1 @@
+"""Pure functions that measure: what leaks, and what the model is good for."""

@@ -1,0 +1,19 @@
+"""JSON that every reader accepts: Python would write NaN, which is none."""
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+
+def dumps(content: Mapping[str, Any]) -> str:
+    """Indented JSON; a float that is not finite becomes null."""
+    return json.dumps(_finite(content), indent=2, allow_nan=False) + "\n"
+
+
+def _finite(value: Any) -> Any:  # noqa: ANN401  # JSON is any of its own types
+    if isinstance(value, Mapping):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,151 @@
+"""The client's round against torch.optim, against its own differentiable form, and as a pure function."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from fluoroscope.errors import Unsupported
+from fluoroscope.federation.local_training import local_training, schedule, train_on
+from fluoroscope.types import Adam, LocalTraining, PrivateBatch, Sgd
+
+
+def network() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Conv2d(1, 4, 3, 2, bias=False), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Dropout(0.1), nn.Linear(36, 3)
+    )
+
+
+def batch(n: int = 10) -> PrivateBatch:
+    g = torch.Generator().manual_seed(1)
+    images, labels = torch.rand(n, 1, 8, 8, generator=g), torch.randint(3, (n,), generator=g)
+    return PrivateBatch(images, labels, tuple(map(str, range(n))))
+
+
+def rng() -> torch.Generator:
+    return torch.Generator().manual_seed(2)
+
+
+def state(model: nn.Module) -> dict[str, torch.Tensor]:
+    return {name: value.clone() for name, value in model.state_dict().items()}
+
+
+def by_hand(model: nn.Module, data: PrivateBatch, training: LocalTraining, optimiser, mu: float = 0.0):
+    """The plain loop that everybody writes, with torch's own optimiser."""
+    model = copy.deepcopy(model).train()
+    model[4].p = 0.0
+    start = [p.detach().clone() for p in model.parameters()]
+    steps = optimiser(model.parameters())
+    for chosen in schedule(training, rng()):
+        loss = nn.functional.cross_entropy(model(data.images[chosen]), data.labels[chosen])
+        loss = loss + mu / 2 * sum(((p - s) ** 2).sum() for p, s in zip(model.parameters(), start, strict=True))
+        steps.zero_grad()
+        loss.backward()
+        steps.step()
+    return model.state_dict()
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        (Sgd(0.1), lambda p: torch.optim.SGD(p, 0.1)),
+        (Sgd(0.1, 0.9, 0.01), lambda p: torch.optim.SGD(p, 0.1, momentum=0.9, weight_decay=0.01)),
+        (Adam(0.01), lambda p: torch.optim.Adam(p, 0.01)),
+    ],
+    ids=["sgd", "sgd-momentum-decay", "adam"],
+)
+@pytest.mark.parametrize("mu", [0.0, 0.5])
+def test_equals_the_plain_loop(ours, theirs, mu):
+    model, data = network(), batch()
+    model[4].p = 0.0
+    training = LocalTraining(ours, images=10, batch_size=4, epochs=3, proximal_mu=mu)
+    expected = by_hand(model, data, training, theirs, mu)
+    got = local_training(model, state(model), data, training, rng()).state
+    for name, value in expected.items():
+        torch.testing.assert_close(got[name], value, rtol=1e-5, atol=1e-6)
+
+
+def test_fedprox_pulls_towards_the_global_model():
+    model, data = network(), batch()
+    free, held = (
+        local_training(model, state(model), data, LocalTraining(Sgd(0.1), 10, 5, 5, proximal_mu=mu), rng()).state
+        for mu in (0.0, 5.0)
+    )
+    start = {name: value.detach() for name, value in model.named_parameters()}
+    drift = [sum(float((s[name] - value).square().sum()) for name, value in start.items()) for s in (free, held)]
+    assert drift[1] < 0.5 * drift[0]
+
+
+def test_is_pure_and_repeatable():
+    model, data = network(), batch()
+    before = state(model)
+    given = state(model)
+    training = LocalTraining(Sgd(0.1), 10, 3)
+    torch.manual_seed(7)
+    first = local_training(model, given, data, training, rng())
+    drawn = torch.rand(1)
+    torch.manual_seed(99)
+    second = local_training(model, given, data, training, rng())
+    for name, value in before.items():
+        assert torch.equal(value, given[name])
+        assert torch.equal(value, model.state_dict()[name])
+        assert torch.equal(first.state[name], second.state[name])  # dropout included
+    torch.manual_seed(7)
+    assert torch.equal(drawn, torch.rand(1)), "the global generator must be left where it was"
+
+
+def test_the_graph_gives_the_same_state_and_a_true_derivative():
+    model = network().double()
+    model[4].p = 0.0
+    data = batch(4)
+    training = LocalTraining(Sgd(0.1, momentum=0.5), 4, 2)
+    images = data.images.double().requires_grad_()
+    pairs = [(images[:2], data.labels[:2]), (images[2:], data.labels[2:])]
+    plain = train_on(model, state(model), pairs, training, rng())
+    graph = train_on(model, state(model), pairs, training, rng(), create_graph=True)
+    for name, value in plain.state.items():
+        torch.testing.assert_close(graph.state[name], value)
+
+    def change(x):
+        new = train_on(model, state(model), [(x[:2], data.labels[:2]), (x[2:], data.labels[2:])], training, rng(), True)
+        return sum((new.state[n] - v).square().sum() for n, v in model.named_parameters())
+
+    (gradient,) = torch.autograd.grad(change(images), images)
+    direction = torch.randn(images.shape, generator=rng(), dtype=torch.float64)
+    h = 1e-6
+    numeric = (change(images + h * direction) - change(images - h * direction)) / (2 * h)
+    torch.testing.assert_close((gradient * direction).sum(), numeric, rtol=1e-5, atol=1e-9)
+
+
+def test_batchnorm_in_eval_mode_keeps_its_statistics():
+    model, data = network(), batch()
+    trained = local_training(model, state(model), data, LocalTraining(Sgd(0.1), 10, 5, batchnorm="eval"), rng()).state
+    assert torch.equal(trained["1.running_mean"], model.state_dict()["1.running_mean"])
+
+
+def test_running_statistics_follow_the_momentum_rule():
+    """r_1 = (1-m) r_0 + m s_1, with the unbiased variance (spec: BatchNorm, done exactly)."""
+    model, data = network(), batch(4)
+    training = LocalTraining(Sgd(0.1), 4, 4, batchnorm_momentum=0.3)
+    trained = local_training(model, state(model), data, training, rng()).state
+    features = model[0](data.images)
+    torch.testing.assert_close(trained["1.running_mean"], 0.3 * features.mean((0, 2, 3)))
+    torch.testing.assert_close(trained["1.running_var"], 0.7 + 0.3 * features.var((0, 2, 3), unbiased=True))
+
+
+def test_one_value_a_channel_is_refused_with_the_remedy():
+    model = nn.Sequential(nn.Conv2d(1, 4, 8), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(4, 3))
+    with pytest.raises(Unsupported, match=r"batch of 1 image of 8 px.*resnet18-gn"):
+        local_training(model, state(model), batch(1), LocalTraining(Sgd(0.1), 1, 1), rng())
+
+
+def test_every_epoch_sees_every_image_once():
+    training = LocalTraining(Sgd(0.1), 10, 4, epochs=2)
+    steps = schedule(training, rng())
+    assert [len(chosen) for chosen in steps] == [4, 4, 2, 4, 4, 2]
+    assert training.steps == len(steps)
+    for epoch in (steps[:3], steps[3:]):
+        assert torch.cat(epoch).sort().values.tolist() == list(range(10))
+    assert not torch.equal(torch.cat(steps[:3]), torch.cat(steps[3:]))

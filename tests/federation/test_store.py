@@ -1,0 +1,142 @@
+"""Records on disk: whole, checksummed, and nothing that runs code."""
+
+import json
+import pickle
+
+import pytest
+import torch
+
+from fluoroscope.errors import BadInput
+from fluoroscope.federation.store import ClientEntry, RecordStore, RoundManifest, RunHeader
+from fluoroscope.types import NO_CLAIM, Adam, Architecture, LocalTraining, Sgd
+
+ARCHITECTURE = Architecture("small-cnn", 1, 2, 32)
+
+
+def header(fingerprint: str = "a") -> RunHeader:
+    return RunHeader({"seed": 0}, fingerprint, ARCHITECTURE, ["bn"], ["client-1", "client-2"], {"torch": "2"})
+
+
+def write(store: RecordStore, r: int, accuracy: float | None = None, recorded=("client-1",), server=False) -> None:
+    files = {"global.safetensors": store.write_file(r, "global.safetensors", state(r))}
+    if server:
+        files["server.safetensors"] = store.write_file(r, "server.safetensors", {"m": torch.ones(1) * r})
+    clients = {}
+    if r:
+        for name, optimiser in (("client-1", Sgd(0.1)), ("client-2", Adam(0.2, (0.8, 0.9)))):
+            if name in recorded:
+                files[f"{name}.safetensors"] = store.write_file(r, f"{name}.safetensors", state(r + 0.5))
+            clients[name] = ClientEntry(LocalTraining(optimiser, 8, 4), NO_CLAIM, float("nan"), name in recorded)
+    validation = {} if accuracy is None else {"client-1": {"accuracy": accuracy}}
+    store.commit(RoundManifest(r, clients, validation, files), {"seconds": 1.0})
+
+
+def state(value: float) -> dict[str, torch.Tensor]:
+    return {"w": torch.full((3,), float(value)), "bn": torch.full((2,), value + 10.0)}
+
+
+@pytest.fixture
+def store(tmp_path) -> RecordStore:
+    store = RecordStore(tmp_path / "run")
+    store.begin(header())
+    write(store, 0)
+    write(store, 1, 0.5, recorded=("client-1", "client-2"))
+    return store
+
+
+def test_a_record_comes_back_as_it_went(store):
+    record = RecordStore(store.folder).load(1, "client-2")
+    assert record.training == LocalTraining(Adam(0.2, (0.8, 0.9)), 8, 4)
+    assert store.load(1, "client-1").training == LocalTraining(Sgd(0.1), 8, 4)
+    assert record.architecture == ARCHITECTURE
+    assert record.cohort == ("client-2",)
+    assert torch.equal(record.arrays["w"], torch.full((3,), 1.5))
+    assert torch.equal(record.buffers_before["bn"], torch.full((2,), 10.0))
+    assert record.buffers_after is not None
+    assert torch.equal(record.buffers_after["bn"], torch.full((2,), 11.5))
+    assert set(record.state_before) == set(record.state_after) == {"w"}
+
+
+def test_a_damaged_record_is_named_and_refused(store):
+    path = store.folder / "rounds/0001/client-1.safetensors"
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(BadInput, match=r"0001/client-1\.safetensors is damaged"):
+        store.load(1, "client-1")
+    assert store.load(1, "client-2")
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b'{"round": 1}', b"\xff\xfe"])
+def test_a_damaged_manifest_is_named(store, content):
+    path = store.folder / "rounds/0001/manifest.json"
+    path.write_bytes(content)
+    with pytest.raises(BadInput, match=r"manifest\.json is damaged"):
+        RecordStore(store.folder).load(1, "client-1")
+
+
+def test_untrusted_files_never_run_code(store, tmp_path):
+    """Even with a matching checksum a pickle is only refused."""
+    ran = tmp_path / "ran"
+
+    class Payload:
+        def __reduce__(self):
+            return (open, (str(ran), "w"))
+
+    path = store.folder / "rounds/0001/client-1.safetensors"
+    path.write_bytes(pickle.dumps(Payload()))
+    import hashlib
+
+    manifest = store.folder / "rounds/0001/manifest.json"
+    content = json.loads(manifest.read_text())
+    content["files"]["client-1.safetensors"] = hashlib.sha256(path.read_bytes()).hexdigest()
+    manifest.write_text(json.dumps(content))
+    with pytest.raises(BadInput, match="not a safetensors file"):
+        RecordStore(store.folder).load(1, "client-1")
+    assert not ran.exists()
+
+
+def test_what_was_not_kept_is_said(store):
+    with pytest.raises(BadInput, match=r"no record of client-3 in round 1; it has rounds 1 of client-1, client-2"):
+        store.load(1, "client-3")
+    with pytest.raises(BadInput, match="in round 9"):
+        store.load(9, "client-1")
+
+
+def test_half_a_round_is_no_round(store):
+    store.write_file(2, "client-1.safetensors", state(2))
+    again = RecordStore(store.folder)
+    assert again.rounds() == [0, 1]
+    again.begin(header())
+    assert [path.name for path in sorted((store.folder / "rounds").iterdir())] == ["0000", "0001"]
+
+
+def test_another_plan_is_refused(store):
+    with pytest.raises(BadInput, match=r"another plan.*another --out"):
+        RecordStore(store.folder).begin(header("b"))
+
+
+def test_a_folder_with_other_things_in_it_is_left_alone(tmp_path):
+    (tmp_path / "thesis.txt").write_text("")
+    with pytest.raises(BadInput, match="not empty"):
+        RecordStore(tmp_path).begin(header())
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+def test_only_needed_states_stay_on_disk(store):
+    """Round 2 is not recorded, round 3 is, round 2 is the best."""
+    write(store, 2, 0.9, recorded=(), server=True)
+    write(store, 3, 0.7, server=True)
+    write(store, 4, 0.8, recorded=(), server=True)
+    write(store, 5, 0.8, recorded=(), server=True)
+    kept = [r for r in store.rounds() if (store.folder / f"rounds/{r:04d}/global.safetensors").exists()]
+    assert kept == [0, 2, 5]  # before record 1; before record 3 and best; to go on
+    assert [r for r in store.rounds() if (store.folder / f"rounds/{r:04d}/server.safetensors").exists()] == [5]
+    assert store.best_round() == 2
+    assert torch.equal(store.server_state(5)["m"], torch.tensor([5.0]))
+    assert store.load(3, "client-1")
+
+
+def test_a_missing_folder_is_named(tmp_path):
+    with pytest.raises(BadInput, match=r"run\.json is missing"):
+        _ = RecordStore(tmp_path / "nowhere").header

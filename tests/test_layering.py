@@ -1,0 +1,72 @@
+"""The one-way street: each room imports only what the house rules let it."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[1] / "src/fluoroscope"
+
+FOUNDATION = {"types", "errors", "registry", "rng", "strict_json"}
+ALLOWED = {
+    "errors": set(),
+    "registry": {"errors"},
+    "rng": set(),
+    "strict_json": set(),
+    "types": {"errors"},
+    "data": FOUNDATION,
+    "models": FOUNDATION,
+    "scores": FOUNDATION,
+    "report": FOUNDATION,
+    "adversary": FOUNDATION,
+    "defences": FOUNDATION,
+    # Clients evaluate with the same function that scores use: docs/decisions/0002.
+    "federation": FOUNDATION | {"data", "models", "scores.utility"},
+    # An attacker simulates the client with the client's own code.
+    "attacks": FOUNDATION | {"federation.local_training"},
+}
+EVERYTHING = {"audit", "cli", "studies"}
+"""Rooms that join the others. Nothing imports them but one another."""
+
+
+def imports(path: Path) -> set[str]:
+    """The modules of the house that a file imports, from anywhere in it."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "fluoroscope":
+            inside = node.module.removeprefix("fluoroscope").removeprefix(".")
+            found |= {inside} if inside else {alias.name for alias in node.names}
+        elif isinstance(node, ast.Import):
+            found |= {a.name.removeprefix("fluoroscope.") for a in node.names if a.name.startswith("fluoroscope.")}
+    return found
+
+
+def breaches(room: str, path: Path) -> list[str]:
+    allowed = ALLOWED[room] | {room}
+    return [
+        f"{path.relative_to(SOURCE)} imports {name}"
+        for name in sorted(imports(path))
+        if not any(name == a or name.startswith(f"{a}.") for a in allowed)
+    ]
+
+
+@pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda p: str(p.relative_to(SOURCE)))
+def test_imports_go_one_way(path):
+    room = path.relative_to(SOURCE).parts[0].removesuffix(".py")
+    if room == "__init__":
+        assert not imports(path) - FOUNDATION
+    elif room not in EVERYTHING:
+        assert room in ALLOWED, f"{room} is not a room of the house: add it here with what it may import"
+        assert not breaches(room, path)
+
+
+def test_the_rule_can_fail(tmp_path):
+    """A file of `data` that reaches for the attacks would be caught."""
+    trespasser = SOURCE / "data" / "sources.py"
+    assert not breaches("data", trespasser)
+    assert breaches("rng", trespasser)
+
+
+def test_no_gpu_only_code():
+    """The device is a setting."""
+    assert not [path for path in SOURCE.rglob("*.py") if ".cuda()" in path.read_text()]
