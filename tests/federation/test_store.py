@@ -14,7 +14,7 @@ ARCHITECTURE = Architecture("small-cnn", 1, 2, 32)
 
 
 def header(fingerprint: str = "a") -> RunHeader:
-    return RunHeader({"seed": 0}, fingerprint, ARCHITECTURE, ["bn"], ["client-1", "client-2"], {"torch": "2"})
+    return RunHeader({"seed": 0}, fingerprint, ARCHITECTURE, ["bn"], ["client-1", "client-2"], {"torch": "2"}, 2)
 
 
 def write(store: RecordStore, r: int, accuracy: float | None = None, recorded=("client-1",), server=False) -> None:

@@ -47,7 +47,8 @@ class AveragedBuffers(Wrapper):
         return (None if arrays is None else self._joined(arrays, buffers)), metrics
 
     def _parameters(self, arrays: Mapping[str, Array]) -> ArrayRecord:
-        return ArrayRecord({name: array for name, array in arrays.items() if name not in self.buffers})
+        # In one order for all: FedAvgM pairs arrays by their place, and clients may list them in another.
+        return ArrayRecord({name: arrays[name] for name in self._order if name in arrays and name not in self.buffers})
 
     def _joined(self, parameters: Mapping[str, Array], buffers: Mapping[str, Array]) -> ArrayRecord:
         everything = {**parameters, **buffers}

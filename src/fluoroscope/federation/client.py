@@ -10,19 +10,25 @@ from fluoroscope.federation.evaluation import evaluate
 from fluoroscope.federation.local_training import local_training
 from fluoroscope.federation.messages import to_arrays, to_state
 from fluoroscope.federation.plan import Plan
-from fluoroscope.federation.task import load_task
+from fluoroscope.federation.task import Task, load_task
 
 
-def client_app(plan_of: Callable[[Context], Plan], device: str = "cpu") -> ClientApp:
+def client_app(plan_of: Callable[[Context], Plan], device: str = "cpu", threads: int | None = None) -> ClientApp:
     """The app of every client; which one it is stands in the node's configuration as `partition-id`.
 
     `plan_of` gives the plan: a simulation holds it already, a deployed node reads it from the run's configuration.
+    `threads` are the CPU threads of one client: sums depend on their number, so engines that agree on it agree.
     """
     app = ClientApp()
 
+    def _task(context: Context) -> Task:
+        if threads is not None and torch.get_num_threads() != threads:
+            torch.set_num_threads(threads)
+        return load_task(plan_of(context))
+
     @app.train()
     def train(message: Message, context: Context) -> Message:
-        task, client = load_task(plan_of(context)), _client(context)
+        task, client = _task(context), _client(context)
         config: ConfigRecord = message.content["config"]  # type: ignore[assignment]
         trained = local_training(
             task.model,
@@ -36,7 +42,7 @@ def client_app(plan_of: Callable[[Context], Plan], device: str = "cpu") -> Clien
 
     @app.evaluate()
     def validate(message: Message, context: Context) -> Message:
-        task, client = load_task(plan_of(context)), _client(context)
+        task, client = _task(context), _client(context)
         scored = evaluate(task.model, _received(message, device), task.validation_batch(client))
         metrics = MetricRecord({"num-examples": scored["images"], **{k: float(v) for k, v in scored.items()}})  # type: ignore[arg-type]
         return _reply(message, context, {"metrics": metrics})

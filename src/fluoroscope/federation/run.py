@@ -1,10 +1,12 @@
 """Run a planned federation on one of the engines; the apps and the result are the same on each."""
 
 import logging
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import torch
 from flwr.app import Context, Message
 from flwr.serverapp import Grid, ServerApp
 from flwr.simulation import run_simulation
@@ -28,9 +30,11 @@ def federate(
 ) -> RecordStore:
     """Train the federation of `plan` and record it in `out`; a run that was stopped goes on where it was."""
     logging.getLogger("flwr").setLevel(logging.WARNING)
-    listener = progress or Silent()
+    listener, store = progress or Silent(), RecordStore(out)
+    if store.exists():
+        torch.set_num_threads(store.header.threads)
     ENGINES.get(engine)(plan, device, listener, lambda grid: serve(grid, plan, out, device, listener))
-    return RecordStore(out)
+    return store
 
 
 @ENGINES.register("in-process")
@@ -49,16 +53,18 @@ def _in_process(plan: Plan, device: str, progress: Progress, run: Serve) -> None
 
 @ENGINES.register("ray")
 def _ray(plan: Plan, device: str, progress: Progress, run: Serve) -> None:
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # or Ray warns of it at every start
     app = ServerApp()
 
     @app.main()
     def main(grid: Grid, context: Context) -> None:
         run(grid)
 
-    resources: dict[str, Any] = {"num_cpus": 1, "num_gpus": 0 if device == "cpu" else 1}
+    threads = torch.get_num_threads()
+    resources: dict[str, Any] = {"num_cpus": threads, "num_gpus": 0 if device == "cpu" else 1}
     run_simulation(
         server_app=app,
-        client_app=client_app(lambda context: plan, device),
+        client_app=client_app(lambda context: plan, device, threads),
         num_supernodes=len(load_task(plan).clients),
-        backend_config={"client_resources": resources},
+        backend_config={"client_resources": resources, "init_args": {"log_to_driver": False}},
     )

@@ -85,6 +85,7 @@ def _header(task: Task) -> RunHeader:
         buffers=sorted(task.buffer_names),
         clients=[client.name for client in task.clients],
         versions={name: version(name) for name in ("fluoroscope", "torch", "flwr", "numpy", "safetensors")},
+        threads=torch.get_num_threads(),
     )
 
 

@@ -16,7 +16,7 @@ import json
 import os
 import shutil
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -70,6 +70,8 @@ class RunHeader:
     buffers: list[str]
     clients: list[str]
     versions: dict[str, str]
+    threads: int
+    """CPU threads: float sums depend on their number, so a run goes on with as many as it began with."""
     format: int = FORMAT
 
 
@@ -83,14 +85,16 @@ class RecordStore:
     # --- writing -------------------------------------------------------------------------------------------
 
     def begin(self, header: RunHeader) -> None:
-        """Open the folder for this run, or go on with it; a folder of another plan is refused."""
-        if (self.folder / "run.json").exists():
-            if self.header.fingerprint != header.fingerprint:
+        """Open the folder for this run, or go on with it as it was begun; a folder of another plan is refused."""
+        if self.exists():
+            begun = self.header
+            if begun.fingerprint != header.fingerprint:
                 raise BadInput(
                     f"{self.folder} holds the records of another plan. Choose another --out, or delete that folder."
                 )
             for left_over in self.folder.glob("rounds/.*"):
                 shutil.rmtree(left_over)
+            header = replace(header, threads=begun.threads)
         elif self.folder.exists() and any(self.folder.iterdir()):
             raise BadInput(f"{self.folder} is not empty and holds no run. Choose another --out.")
         (self.folder / "rounds").mkdir(parents=True, exist_ok=True)
@@ -127,6 +131,10 @@ class RecordStore:
             if server_round != best and not needed:
                 (self._round(server_round) / "global.safetensors").unlink(missing_ok=True)
             (self._round(server_round) / "server.safetensors").unlink(missing_ok=True)
+
+    def exists(self) -> bool:
+        """Whether a run was begun in this folder."""
+        return (self.folder / "run.json").exists()
 
     # --- reading -------------------------------------------------------------------------------------------
 
@@ -203,7 +211,7 @@ class RecordStore:
                 f"from rounds/{server_round:04d} on and run the same command again."
             )
         try:
-            return load(content)
+            return dict(sorted(load(content).items()))  # safetensors gives them in any order, FedAvgM minds it
         except SafetensorError as problem:  # a manifest can be forged along with its file
             raise BadInput(f"{path} is not a safetensors file: {problem}.") from problem
 

@@ -1,13 +1,16 @@
 """A plan made real: images, shares, network and each client's training. Loaded once a process."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache
+from typing import Any
 
 import torch
 from flwr.app import ConfigRecord
+from pydantic import TypeAdapter, ValidationError
 from torch import Tensor, nn
 
-from fluoroscope.data import PARTITIONS, Request, load
+from fluoroscope.data import Request, load
+from fluoroscope.data.partition import PARTITIONS, Partitioner
 from fluoroscope.errors import Misconfigured
 from fluoroscope.federation.plan import Plan
 from fluoroscope.models import build
@@ -75,6 +78,20 @@ class Task:
         return generator(self.plan.seed, "local training", client, "round", _whole(config["server-round"]))
 
 
+def partitioner(name: str, settings: dict[str, Any]) -> Partitioner:
+    """The named way to split, with settings from a plan or a command line."""
+    kind = PARTITIONS.get(name)
+    known = [field.name for field in fields(kind)]  # type: ignore[arg-type]  # every one is a dataclass
+    if unknown := sorted(set(settings) - set(known)):
+        raise Misconfigured(f"partition {name} has no setting {unknown[0]!r}; it takes: {', '.join(known)}.")
+    try:
+        return TypeAdapter(kind).validate_python(settings)
+    except ValidationError as problem:
+        first = problem.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise Misconfigured(f"partition.{where}: {first['msg']}, not {first['input']!r}.") from problem
+
+
 def load_task(plan: Plan) -> Task:
     """The task of a plan; loading it again in the same process costs nothing."""
     return _load_task(plan.model_dump_json())
@@ -86,10 +103,7 @@ def _load_task(plan_json: str) -> Task:
     data = plan.data
     seed = plan.seed if data.seed is None else data.seed
     images = load(data.source, Request(data.size, data.channels, data.images, seed, data.skip_bad, data.burn_in))
-    try:
-        rule = PARTITIONS.get(plan.partition.name)(**plan.partition.settings)
-    except TypeError as problem:  # an unknown or missing keyword of the partition's dataclass
-        raise Misconfigured(f"partition {plan.partition.name}: {problem}.") from problem
+    rule = partitioner(plan.partition.name, plan.partition.settings)
     task = Task(plan, images, rule.divide(images, derive(plan.seed, "partition")))
     names = {client.name for client in task.clients}
     if plan.records.clients != "all" and (unknown := set(plan.records.clients) - names):

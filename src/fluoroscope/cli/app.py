@@ -1,0 +1,70 @@
+"""The program: its commands, and how an error leaves it."""
+
+import os
+import sys
+import threading
+from typing import Annotated
+
+import click
+import typer
+from rich.text import Text
+
+from fluoroscope.cli import console, data, demo, federate, records
+from fluoroscope.errors import FluoroscopeError
+
+
+def program() -> typer.Typer:
+    """All commands together."""
+    app = typer.Typer(
+        name="fluoroscope",
+        epilog="Start with: fluoroscope demo. Exit codes: 0 done, 1 a fault of the program, 2 wrong input, 3 refused.",
+        no_args_is_help=True,
+        rich_markup_mode="rich",
+        pretty_exceptions_enable=False,
+        add_completion=False,
+    )
+
+    @app.callback()
+    def options(
+        debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    ) -> None:
+        """Measures what a medical federation leaks, and what stops it."""
+
+    for command in (demo, federate, data, records):
+        command.add_to(app)
+    return app
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    # --debug is accepted anywhere, as people add it to the end of a line that has just failed.
+    debug = "--debug" in sys.argv
+    arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
+    try:
+        program()(arguments, standalone_mode=False)
+    except (click.exceptions.Exit, click.exceptions.Abort) as stop:
+        sys.exit(getattr(stop, "exit_code", 130))
+    except click.ClickException as problem:
+        problem.show()
+        sys.exit(2)
+    except KeyboardInterrupt:
+        console.err.print("stopped; the same command goes on from the last whole round.")
+        sys.exit(130)
+    except Exception as problem:
+        if debug:
+            raise
+        if isinstance(problem, RuntimeError) and isinstance(problem.__cause__, FluoroscopeError):
+            problem = problem.__cause__  # as Flower's simulation wraps it
+        known = isinstance(problem, FluoroscopeError | OSError)
+        text = str(problem) if known else f"unexpected {type(problem).__name__}: {problem}. --debug shows where."
+        console.err.print(Text("error: ", "bold red") + Text(text, ""), soft_wrap=True)
+        _leave(problem.exit_code if isinstance(problem, FluoroscopeError) else 1)
+
+
+def _leave(code: int) -> None:
+    """Exit, even if Flower's simulation died and left its server waiting for replies that will not come."""
+    waiting = [t for t in threading.enumerate() if t is not threading.main_thread() and not t.daemon]
+    if waiting:
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)

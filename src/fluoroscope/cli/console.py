@@ -1,0 +1,83 @@
+"""What a person sees: progress and messages on stderr, results on stdout, JSON when a machine asks."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+from fluoroscope import strict_json
+
+out = Console()
+err = Console(stderr=True)
+
+
+def print_json(content: Mapping[str, Any]) -> None:
+    """JSON on stdout, where nothing else goes."""
+    print(strict_json.dumps(content), end="")
+
+
+def print_table(title: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Rows of plain values; columns in the order in which they first occur, a mapping as one column a key."""
+    rows = [flat(row) for row in rows]
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    table = Table(title=title, title_justify="left")
+    for i, column in enumerate(columns):
+        table.add_column(column, justify="left" if i == 0 else "right")
+    for row in rows:
+        table.add_row(*(_cell(row.get(column)) for column in columns))
+    out.print(table)
+
+
+class RunProgress:
+    """A federation's progress as a bar with the time left."""
+
+    def __init__(self, bar: Progress, rounds: int) -> None:
+        self._bar = bar
+        self._rounds = rounds
+        self._task = bar.add_task("loading the images", total=None)
+
+    def begin(self, work: int, done: int) -> None:
+        going_on = " (going on with an earlier run)" if done else ""
+        # A new task, not an update: the time left is reckoned from this run's speed alone.
+        self._bar.remove_task(self._task)
+        self._task = self._bar.add_task(f"training{going_on}", total=work - done)
+
+    def advance(self, images: int, what: str) -> None:
+        self._bar.update(self._task, advance=images, description=what)
+
+    def round_done(self, server_round: int, accuracy: float | None, loss: float) -> None:
+        scored = "" if accuracy is None else f", validation accuracy {accuracy:.3f}"
+        self._bar.console.print(f"round {server_round}/{self._rounds}: training loss {loss:.4f}{scored}")
+
+
+@contextmanager
+def run_progress(rounds: int) -> Iterator[RunProgress]:
+    """The bar, while a federation of this many rounds runs."""
+    columns = (
+        TextColumn("{task.description:<28}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("images"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=err) as bar:
+        yield RunProgress(bar, rounds)
+
+
+def flat(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The row with its inner mappings spread out."""
+    spread: dict[str, Any] = {}
+    for key, value in row.items():
+        spread |= value if isinstance(value, Mapping) else {key.replace("_", " "): value}
+    return spread
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "–"
+    return f"{value:.3f}" if isinstance(value, float) else str(value)

@@ -1,0 +1,68 @@
+"""`fluoroscope federate`: train and record a planned federation."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fluoroscope import strict_json
+from fluoroscope.cli import console, options
+from fluoroscope.federation.plan import Plan
+
+
+def run(plan: Plan, out: Path, engine: str, device: str, threads: int | None) -> tuple[Path, dict[str, Any]]:
+    """Train, then write the page and its data; gives the page's path and the data."""
+    # Flower and torch take seconds to import: `--help` should not wait for them.
+    from fluoroscope.audit import federation_page, federation_summary
+    from fluoroscope.federation.run import federate
+    from fluoroscope.federation.task import load_task
+
+    options.use(device, threads)
+    with console.run_progress(plan.rounds) as progress:
+        store = federate(plan, out, engine, device, progress)
+    task = load_task(plan)
+    summary = federation_summary(task, store)
+    store.write_text("summary.json", strict_json.dumps(summary))
+    return store.write_text("index.html", federation_page(task, store, summary)), summary
+
+
+def report(page: Path, summary: dict[str, Any], as_json: bool) -> None:
+    """Tell the person, or the machine, how it went."""
+    if as_json:
+        console.print_json({**summary, "page": str(page)})
+        return
+    console.print_table("who holds what", summary["clients"])
+    scored = [
+        {"model": name, **summary["test"][name]} for name in ("best", "last") if summary["test"][name] is not None
+    ]
+    if scored:
+        console.print_table("on the test images", scored)
+    console.out.print(f"page: {page}", soft_wrap=True)
+
+
+def add_to(app: typer.Typer) -> None:
+    """Enter the command."""
+
+    @app.command(epilog="Example: fluoroscope federate examples/p1.toml --out runs/p1 --threads 2")
+    def federate(
+        plan: Annotated[Path, typer.Argument(help="The federation as a TOML file; examples/ has some.")],
+        out: options.Out,
+        engine: Annotated[
+            str, typer.Option(help="in-process (fast, one machine) or ray (Flower's simulation).")
+        ] = "in-process",
+        seed: options.Seed = None,
+        device: options.Device = "cpu",
+        threads: options.Threads = None,
+        as_json: options.Json = False,
+    ) -> None:
+        """Train a federation and record every update that leaves a client.
+
+        A run that was killed goes on where it was when the same command is given again, and ends with the same
+        bytes as one that was not.
+        """
+        from fluoroscope.federation.plan import read_plan
+
+        chosen = read_plan(plan)
+        if seed is not None:
+            chosen = chosen.model_copy(update={"seed": seed})
+        report(*run(chosen, out, engine, device, threads), as_json)

@@ -1,0 +1,25 @@
+"""Options that several commands share, so that they read and mean the same everywhere."""
+
+from pathlib import Path
+from typing import Annotated
+
+import torch
+import typer
+
+from fluoroscope.errors import Misconfigured
+
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout, and nothing else there.")]
+Seed = Annotated[int | None, typer.Option(min=0, help="Seed of every random draw; overrides the plan's.")]
+Device = Annotated[str, typer.Option(help="Where to compute: cpu, cuda, cuda:1, mps.")]
+Threads = Annotated[int | None, typer.Option(min=1, help="CPU threads to use; all of them unless told.")]
+Out = Annotated[Path, typer.Option("--out", help="Folder of the records; a stopped run in it goes on.")]
+
+
+def use(device: str, threads: int | None) -> None:
+    """Set the threads and make sure that the device is there before any work is done."""
+    if threads is not None:
+        torch.set_num_threads(threads)
+    try:
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError) as problem:
+        raise Misconfigured(f"device {device!r} cannot be used here; try --device cpu.") from problem

@@ -1,0 +1,47 @@
+"""`fluoroscope records`: what was recorded."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fluoroscope.cli import console, options
+
+
+def add_to(app: typer.Typer) -> None:
+    """Enter the command."""
+
+    @app.command(epilog="Example: fluoroscope records runs/demo --verify")
+    def records(
+        folder: Annotated[Path, typer.Argument(help="A folder that `federate --out` or `demo` wrote.")],
+        verify: Annotated[bool, typer.Option("--verify", help="Read every record and check its checksum.")] = False,
+        as_json: options.Json = False,
+    ) -> None:
+        """Show which updates are on disk: round by round, client by client."""
+        from fluoroscope.federation.store import RecordStore
+
+        store = RecordStore(folder)
+        header = store.header
+        rows: list[dict[str, Any]] = []
+        for r in store.rounds():
+            manifest, kept = store.manifest(r), store.recorded(r)
+            if verify:
+                for client in kept:
+                    store.load(r, client)
+            rows.append(
+                {
+                    "round": r,
+                    "recorded": len(kept),
+                    "clients": kept,
+                    "megabytes": sum(path.stat().st_size for path in store.files(r)) / 1e6,
+                    "validation_accuracy": manifest.validation_accuracy,
+                }
+            )
+        if as_json:
+            console.print_json({"plan": header.plan, "versions": header.versions, "verified": verify, "rounds": rows})
+            return
+        for row in rows:
+            row["clients"] = "all" if row["clients"] == header.clients else ", ".join(row["clients"]) or None
+        console.print_table(f"{folder}: {header.architecture.name}, {len(header.clients)} clients", rows)
+        if verify:
+            console.out.print("every record is whole.")

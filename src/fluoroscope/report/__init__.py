@@ -1,0 +1,1 @@
+"""Plain findings in, pages out. Nothing here computes a result."""

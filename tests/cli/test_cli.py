@@ -1,0 +1,140 @@
+"""The commands as a person and as a machine call them."""
+
+import io
+import json
+import subprocess
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from fluoroscope.cli import main
+from fluoroscope.errors import BadInput
+
+PLAN = """
+rounds = 2
+[data]
+source = "phantom/chest"
+size = 28
+images = 120
+[partition]
+name = "iid"
+clients = 2
+[model]
+name = "small-cnn"
+"""
+
+
+@dataclass
+class Done:
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def fluoroscope(*arguments: object, cwd: Path) -> Done:
+    """The program in this process: what its entry point prints, and how it exits."""
+    out, err, code = io.StringIO(), io.StringIO(), 0
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        patch.chdir(cwd)
+        patch.setenv("COLUMNS", "160")
+        patch.setattr(sys, "argv", ["fluoroscope", *map(str, arguments)])
+        try:
+            main()
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+    return Done(code, out.getvalue(), err.getvalue())
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("cli")
+    (folder / "plan.toml").write_text(PLAN)
+    done = fluoroscope("federate", "plan.toml", "--out", "run", "--json", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    (folder / "printed.json").write_text(done.stdout)
+    return folder
+
+
+def test_federate_prints_json_and_writes_a_page(run):
+    printed = json.loads((run / "printed.json").read_text())
+    assert [row["round"] for row in printed["rounds"]] == [1, 2]
+    assert printed["test"]["last"]["images"] > 0
+    assert printed == {**json.loads((run / "run/summary.json").read_text()), "page": "run/index.html"}
+    page = (run / "run/index.html").read_text()
+    assert f"{printed['test']['last']['accuracy']:.3f}" in page
+    assert "http://" not in page.replace("http://www.w3.org", "").replace("http://purl.org", "").replace(
+        "http://creativecommons.org", ""
+    ), "a page needs no network"
+
+
+def test_federate_again_is_done_at_once(run):
+    again = fluoroscope("federate", "plan.toml", "--out", "run", cwd=run)
+    assert again.returncode == 0
+    assert "who holds what" in again.stdout
+    assert "page: run/index.html" in again.stdout
+
+
+def test_records_lists_and_verifies(run):
+    listed = json.loads(fluoroscope("records", "run", "--json", "--verify", cwd=run).stdout)
+    assert [row["recorded"] for row in listed["rounds"]] == [0, 2, 2]
+    victim = run / "run/rounds/0002/client-2.safetensors"
+    content = victim.read_bytes()
+    victim.write_bytes(content[:-1] + b"x")
+    bad = fluoroscope("records", "run", "--verify", cwd=run)
+    victim.write_bytes(content)
+    assert bad.returncode == 2
+    assert "client-2.safetensors is damaged" in bad.stderr
+    assert "Traceback" not in bad.stderr
+
+
+def test_data_show_writes_a_sheet_and_the_split(tmp_path):
+    done = fluoroscope(
+        "data", "show", "phantom/fundus", "--size", 32, "--images", 60, "--partition", "iid", "--json", cwd=tmp_path
+    )
+    shown = json.loads(done.stdout)
+    assert shown["images"] == 60
+    assert shown["channels"] == 3
+    assert sum(shown["classes"].values()) == 60
+    assert {row["part"] for row in shown["split"]} >= {"client-1", "test"}
+    assert (tmp_path / "sheet.png").read_bytes()[:4] == b"\x89PNG"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["federate", "nowhere.toml", "--out", "x"], "cannot read the plan nowhere.toml"),
+        (["federate", "plan.toml", "--out", "run", "--seed", "5"], "another plan"),
+        (["federate", "plan.toml", "--out", "x", "--device", "cuda:7"], "--device cpu"),
+        (["federate", "plan.toml", "--out", "x", "--engine", "rai"], "did you mean 'ray'"),
+        (["federate", "plan.toml"], "--out"),
+        (["records", "nowhere"], "nowhere/run.json is missing"),
+        (["data", "show", "phantom/ches"], "did you mean 'phantom/chest'"),
+        (["data", "show", "phantom/chest", "--partition", "p1", "--images", "50"], "short of images"),
+        (["data", "show", "phantom/chest", "--images", "0"], "images"),
+    ],
+)
+def test_wrong_input_is_one_sentence_and_exit_code_2(run, arguments, message):
+    done = fluoroscope(*arguments, cwd=run)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_debug_shows_the_traceback_wherever_it_stands(run):
+    with pytest.raises(BadInput, match="nowhere"):
+        fluoroscope("records", "nowhere", "--debug", cwd=run)
+
+
+def test_the_console_script_is_installed(tmp_path):
+    script = Path(sys.executable).parent / "fluoroscope"
+    done = subprocess.run([script, "records", "nowhere"], cwd=tmp_path, capture_output=True, text=True, timeout=100)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: nowhere/run.json is missing")
+
+
+def test_help_teaches_with_examples(tmp_path):
+    for command in (["demo"], ["federate"], ["data", "show"], ["records"]):
+        assert "Example" in fluoroscope(*command, "--help", cwd=tmp_path).stdout
