@@ -1,5 +1,6 @@
 """What a person sees: progress and messages on stderr, results on stdout, JSON when a machine asks."""
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -7,11 +8,15 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
+from rich.text import Text
 
 from fluoroscope import strict_json
 
-out = Console()
-err = Console(stderr=True)
+PIPED = None if sys.stdout.isatty() else 120
+"""Columns where nobody's terminal sets them: a table in a log should not be cut to 80."""
+
+out = Console(width=PIPED)
+err = Console(stderr=True, width=PIPED)
 
 
 def print_json(content: Mapping[str, Any]) -> None:
@@ -23,11 +28,12 @@ def print_table(title: str, rows: Sequence[Mapping[str, Any]]) -> None:
     """Rows of plain values; columns in the order in which they first occur, a mapping as one column a key."""
     rows = [flat(row) for row in rows]
     columns = list(dict.fromkeys(key for row in rows for key in row))
-    table = Table(title=title, title_justify="left")
+    table = Table()
     for i, column in enumerate(columns):
         table.add_column(column, justify="left" if i == 0 else "right")
     for row in rows:
         table.add_row(*(_cell(row.get(column)) for column in columns))
+    out.print(Text(title, "bold"), soft_wrap=True)
     out.print(table)
 
 

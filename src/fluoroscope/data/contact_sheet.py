@@ -6,29 +6,41 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure, FigureBase
 
-from fluoroscope.errors import Misconfigured
+from fluoroscope.errors import BadInput, Misconfigured
 from fluoroscope.types import ImageSet
 
 _TILE = 1.05
-"""Side of an image in inches, with its patient's name below."""
+"""Side of an image in inches."""
+_ROW = 1.2
+"""Height of a row in inches: an image with its patient's name below."""
+_TITLE, _MARGIN = 0.35, 0.25
+
+
+def sheet_size(image_set: ImageSet, columns: int, rows: int = 1) -> tuple[float, float]:
+    """Width and height in inches that fit the images without gaps."""
+    return columns * _TILE * 1.04 + _MARGIN, rows * len(_present(image_set)) * _ROW + _TITLE
 
 
 def contact_sheet(image_set: ImageSet, path: Path, columns: int = 8, rows: int = 1, title: str | None = None) -> None:
     """Writes the first `rows` times `columns` images of every class, one class below the other, as a PNG or PDF."""
     if columns < 1 or rows < 1:
         raise Misconfigured(f"a contact sheet needs at least 1 column and 1 row, not {columns} and {rows}.")
-    height = rows * len(_present(image_set)) * _TILE * 1.12 + 0.6
-    figure = Figure(figsize=(columns * _TILE + 0.3, height))
+    if not len(image_set):
+        raise BadInput(f"{image_set.name} holds no images to show.")
+    figure = Figure(figsize=sheet_size(image_set, columns, rows))
     FigureCanvasAgg(figure)  # the figure draws itself: no window, and no pyplot to share with anyone
     arrange(figure, image_set, columns, rows, title)
     figure.savefig(path, dpi=110)
 
 
 def arrange(figure: FigureBase, image_set: ImageSet, columns: int, rows: int = 1, title: str | None = None) -> None:
-    """The same on a figure, or a part of one, that the caller made."""
+    """The same on a figure, or a part of one, that the caller made to `sheet_size`."""
+    width, height = sheet_size(image_set, columns, rows)
+    figure.suptitle(title if title is not None else f"{image_set.name}: {len(image_set)} images", fontsize=9)
     labels = image_set.batch.labels.numpy()
     present = _present(image_set)
-    cells = figure.subplots(rows * len(present), columns, squeeze=False, gridspec_kw={"wspace": 0.04, "hspace": 0.22})
+    cells = figure.subplots(rows * len(present), columns, squeeze=False, gridspec_kw={"wspace": 0.04, "hspace": 0.14})
+    figure.subplots_adjust(left=_MARGIN / width, right=0.995, bottom=0.14 / height, top=1 - _TITLE / height)
     for cell in cells.flat:
         cell.set_axis_off()
     for block, label in enumerate(present):
@@ -37,19 +49,17 @@ def arrange(figure: FigureBase, image_set: ImageSet, columns: int, rows: int = 1
             cell = cells[block * rows + place // columns, place % columns]
             image = image_set.batch.images[index].numpy().transpose(1, 2, 0)
             cell.imshow(image if image.shape[2] == 3 else image[:, :, 0], cmap="gray", vmin=0, vmax=1)
-            cell.text(0.5, -0.02, _short(image_set.batch.patients[index]), transform=cell.transAxes, **_SMALL)
-        cells[block * rows, 0].set_title(image_set.classes[label], fontsize=8, loc="left", pad=2)
-    figure.subplots_adjust(left=0.02, right=0.98, bottom=0.03, top=1 - 0.5 / (_TILE * 1.12 * len(cells) + 0.6))
-    figure.suptitle(title if title is not None else f"{image_set.name}: {len(image_set)} images", fontsize=10)
-
-
-_SMALL = {"ha": "center", "va": "top", "fontsize": 5, "color": "0.35"}
+            patient = _short(image_set.batch.patients[index])
+            cell.text(0.5, -0.02, patient, transform=cell.transAxes, ha="center", va="top", fontsize=5, color="0.35")
+        first = cells[block * rows, 0]
+        name = image_set.classes[label]
+        first.text(-0.05, 0.5, name, transform=first.transAxes, ha="right", va="center", rotation=90, fontsize=7)
 
 
 def _present(image_set: ImageSet) -> list[int]:
-    return [int(label) for label in image_set.batch.labels.unique()]
+    return sorted(set(image_set.batch.labels.tolist()))
 
 
 def _short(patient: str) -> str:
     """File names can be long; the end tells them apart."""
-    return patient if len(patient) <= 22 else "…" + patient[-21:]
+    return patient if len(patient) <= 22 else "..." + patient[-19:]

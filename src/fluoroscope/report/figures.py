@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 # Okabe and Ito's palette and three more, told apart by people with any kind of colour vision; black is for means.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6D1F", "#7F7F7F", "#5E3C99")
@@ -20,12 +21,13 @@ def lines(series: Series, x_label: str, y_label: str, bold: str | None = None, l
     axes = figure.subplots()
     for i, (name, points) in enumerate(series.items()):
         xs, ys = zip(*points, strict=True) if points else ((), ())
-        style = {"linewidth": 2.6, "zorder": 3} if name == bold else {"linewidth": 1.1, "alpha": 0.85}
-        colour = "#000000" if name == bold else COLOURS[i % len(COLOURS)]
-        axes.plot(xs, ys, label=name, color=colour, marker=MARKERS[i % len(MARKERS)], markersize=3.5, **style)
+        (drawn,) = axes.plot(xs, ys, label=name, marker=MARKERS[i % len(MARKERS)], markersize=3.5)
+        drawn.set(color=COLOURS[i % len(COLOURS)], linewidth=1.1, alpha=0.85)
+        if name == bold:
+            drawn.set(color="#000000", linewidth=2.6, alpha=1.0, zorder=3)
     axes.set_xlabel(x_label)
     axes.set_ylabel(y_label)
-    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     if log:
         axes.set_yscale("log")
         axes.yaxis.set_major_formatter("{x:g}")

@@ -1,0 +1,32 @@
+"""What the README and the examples show must run."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from fluoroscope.data.partition import PARTITIONS
+from fluoroscope.federation.plan import read_plan
+from fluoroscope.federation.strategies import build_strategy
+from fluoroscope.federation.task import partitioner
+from fluoroscope.models import MODELS
+
+ROOT = Path(__file__).parents[1]
+PLANS = [*sorted((ROOT / "examples").glob("*.toml")), ROOT / "src/fluoroscope/plans/demo.toml"]
+
+
+def test_the_readme_program_runs(tmp_path, monkeypatch, capsys):
+    (program,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    monkeypatch.chdir(tmp_path)
+    exec(compile(program, "README.md", "exec"), {})
+    assert "LocalTraining" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("path", PLANS, ids=lambda path: path.stem)
+def test_every_plan_names_parts_that_exist(path):
+    plan = read_plan(path)
+    assert plan.model.name in MODELS
+    assert plan.partition.name in PARTITIONS
+    assert partitioner(plan.partition.name, plan.partition.settings)
+    assert build_strategy(plan.strategy.name, plan.strategy.settings, clients=4)
