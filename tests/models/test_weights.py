@@ -80,7 +80,7 @@ def test_mismatches_are_named(tmp_path):
         "other.pt",
         "lacks body.1.weight",
         "besides surplus",
-        "body.4.weight (64, 16, 3, 3) instead of (64, 32",
+        "body.4.weight (64, 16, 3, 3) instead of (32, 16",
     ):
         assert words in str(caught.value)
 

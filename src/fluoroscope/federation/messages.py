@@ -17,4 +17,4 @@ def to_arrays(state: State) -> ArrayRecord:
 
 def to_state(arrays: Mapping[str, Array]) -> dict[str, Tensor]:
     """Arrays off the wire as tensors of our own; Flower reads them without unpickling anything."""
-    return {name: torch.from_numpy(np.array(array.numpy())) for name, array in arrays.items()}
+    return {name: torch.from_numpy(array.numpy()) for name, array in arrays.items()}

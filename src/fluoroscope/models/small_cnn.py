@@ -14,27 +14,31 @@ def _convolution(inputs: int, outputs: int) -> list[nn.Module]:
 
 
 class SmallCnn(nn.Module):
-    """Convolution, BatchNorm and ReLU three times, global average pool, one dense layer."""
+    """Convolution, BatchNorm, ReLU and pooling four times, a 2x2 grid of means, one dense layer."""
 
     def __init__(self, channels: int, classes: int) -> None:
         super().__init__()
         self.body = nn.Sequential(
-            *_convolution(channels, 32),
+            *_convolution(channels, 16),
+            nn.MaxPool2d(2),
+            *_convolution(16, 32),
             nn.MaxPool2d(2),
             *_convolution(32, 64),
             nn.MaxPool2d(2),
-            *_convolution(64, 128),
+            *_convolution(64, 64),
+            nn.AdaptiveAvgPool2d(2),
+            nn.Flatten(),
         )
-        self.fc = nn.Linear(128, classes)
+        self.fc = nn.Linear(4 * 64, classes)
 
     def forward(self, images: Tensor) -> Tensor:
-        logits: Tensor = self.fc(self.body(images).mean(dim=(2, 3)))
+        logits: Tensor = self.fc(self.body(images))
         return logits
 
 
 @MODELS.register("small-cnn")
 def small_cnn(architecture: Architecture) -> nn.Module:
-    """About 93,000 parameters, for any size of image."""
+    """About 61,000 parameters, for any size of image."""
     check_limits(architecture)
     module = SmallCnn(architecture.channels, architecture.classes)
     return started(module, architecture.weights, stem="body.0.weight", head="fc")
