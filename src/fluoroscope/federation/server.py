@@ -51,7 +51,7 @@ def serve(grid: Grid, plan: Plan, out: Path, device: str, progress: Progress) ->
 def _work(task: Task) -> int:
     """Images that pass in one round; a forward pass costs about a third of a training step."""
     trained = sum(len(client.train) for client in task.clients) * task.plan.training.epochs
-    return trained + sum(len(client.validation) for client in task.clients) // 3
+    return trained + sum(len(client.validation) // 3 for client in task.clients)
 
 
 def _initial_state(task: Task, device: str) -> dict[str, Tensor]:
