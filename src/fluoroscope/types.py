@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Literal
 
 import torch
@@ -195,3 +196,70 @@ class UpdateRecord:
     def arrays(self) -> dict[str, Tensor]:
         """The update: the change of every parameter."""
         return {name: after - self.state_before[name] for name, after in self.state_after.items()}
+
+
+class Capability(StrEnum):
+    """One thing that an attacker may know. A threat model is a set of these."""
+
+    ARCHITECTURE = "architecture"
+    TRAINING = "training"
+    """lr, batch size, epochs, number of images, loss: the training configuration."""
+    GLOBAL_STATE = "global-state"
+    """The global model that the round started from, its BatchNorm statistics included."""
+    UPDATE = "update"
+    """The parameters as they were sent back."""
+    BUFFERS = "buffers"
+    """The BatchNorm statistics as they were sent back."""
+    PRIOR = "prior"
+    """A public image of the same kind, such as the mean of a public set."""
+    LABELS = "labels"
+    """The true labels. Nobody has them by position: a study grants them, and its report says so."""
+
+
+@dataclass(frozen=True)
+class Knowledge:
+    """A threat: where the attacker sits, and what that lets it know (spec section 1)."""
+
+    position: Literal["server", "malicious server", "client"]
+    capabilities: frozenset[Capability]
+
+    def granted(self, *more: Capability) -> "Knowledge":
+        return Knowledge(self.position, self.capabilities | set(more))
+
+    def without(self, *less: Capability) -> "Knowledge":
+        return Knowledge(self.position, self.capabilities - set(less))
+
+
+@dataclass(frozen=True, eq=False)
+class Observation:
+    """The part of a record that the Knowledge grants. What it does not grant is None; the truth has no field."""
+
+    knowledge: Knowledge
+    round: int
+    cohort: tuple[str, ...]
+    architecture: Architecture | None = None
+    training: LocalTraining | None = None
+    state_before: State | None = None
+    update: State | None = None
+    """The change of every parameter."""
+    buffers_before: State | None = None
+    buffers_after: State | None = None
+    prior: Tensor | None = None
+    """(channels, height, width)."""
+    labels: Tensor | None = None
+    """(images,), in no particular order."""
+
+
+@dataclass(frozen=True, eq=False)
+class Reconstruction:
+    """An attacker's guess at the images behind an update."""
+
+    images: Tensor
+    """(images, channels, height, width) in [0, 1]; the order means nothing."""
+    labels: Tensor | None
+    objective: float
+    """The attack's own objective at this guess: what restarts are chosen by."""
+    restarts: tuple[float, ...] = ()
+    """The objective that each restart reached."""
+    trace: tuple[float, ...] = ()
+    """The objective by iteration, of the chosen restart."""

@@ -1,0 +1,33 @@
+"""From what was recorded to what one attacker sees of it."""
+
+import torch
+from torch import Tensor
+
+from fluoroscope.errors import Misconfigured
+from fluoroscope.types import Capability, Knowledge, Observation, UpdateRecord
+
+
+def observe(
+    record: UpdateRecord, knowledge: Knowledge, prior: Tensor | None = None, labels: Tensor | None = None
+) -> Observation:
+    """What `knowledge` grants of `record`; a prior or labels that are handed over without being granted are refused.
+
+    Labels are sorted: which image has which label is not part of what is granted.
+    """
+    has = knowledge.capabilities.__contains__
+    for name, value, capability in (("prior", prior, Capability.PRIOR), ("labels", labels, Capability.LABELS)):
+        if value is not None and not has(capability):
+            raise Misconfigured(f"{name} given to an attacker without the capability {capability.value!r}; grant it.")
+    return Observation(
+        knowledge=knowledge,
+        round=record.round,
+        cohort=record.cohort,
+        architecture=record.architecture if has(Capability.ARCHITECTURE) else None,
+        training=record.training if has(Capability.TRAINING) else None,
+        state_before=record.state_before if has(Capability.GLOBAL_STATE) else None,
+        update=record.arrays if has(Capability.UPDATE) else None,
+        buffers_before=record.buffers_before if has(Capability.GLOBAL_STATE) else None,
+        buffers_after=record.buffers_after if has(Capability.BUFFERS) else None,
+        prior=prior,
+        labels=None if labels is None else torch.sort(labels).values,
+    )

@@ -1,0 +1,1 @@
+"""Attacks: from what was observed to a guess at what was private."""

@@ -1,0 +1,1 @@
+"""Gradient inversion: from an update back to the images that made it."""

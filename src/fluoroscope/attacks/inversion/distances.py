@@ -1,0 +1,113 @@
+"""Distances between two updates, layer by layer. Pure and differentiable, for one problem; `vmap` makes them many.
+
+A layer is one array of the update, counted from the input: weights and biases are arrays of their own, as in the
+public code of the papers.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import torch
+from torch import Tensor
+
+from fluoroscope.errors import Misconfigured
+from fluoroscope.registry import Registry
+
+Layers = Sequence[Tensor]
+
+
+class Distance(Protocol):
+    """How far a simulated update is from the one that was seen."""
+
+    def __call__(self, simulated: Layers, seen: Layers) -> Tensor: ...
+
+
+DISTANCES: Registry[type[Distance]] = Registry("distances")
+
+
+@DISTANCES.register("squared-l2")
+@dataclass(frozen=True)
+class SquaredL2:
+    """DLG; P4 eq. 3: the squared norm over all layers."""
+
+    def __call__(self, simulated: Layers, seen: Layers) -> Tensor:
+        return _total([_square(a, b) for a, b in zip(simulated, seen, strict=True)])
+
+
+@DISTANCES.register("layer-l2")
+@dataclass(frozen=True)
+class LayerL2:
+    """P1 eq. 2: the sum over layers of the norm, not squared."""
+
+    def __call__(self, simulated: Layers, seen: Layers) -> Tensor:
+        return _total([_root(_square(a, b)) for a, b in zip(simulated, seen, strict=True)])
+
+
+@DISTANCES.register("cosine")
+@dataclass(frozen=True)
+class Cosine:
+    """Inverting Gradients: 1 - cos over all layers together. Layers that were seen as exactly zero do not count.
+
+    A convolution's bias before a train-mode BatchNorm has no gradient: what is simulated there is rounding.
+    """
+
+    def __call__(self, simulated: Layers, seen: Layers) -> Tensor:
+        counts = [(b != 0).any().to(b.dtype) for b in seen]
+        product = _total([(a * b).sum() for a, b in zip(simulated, seen, strict=True)])
+        ours = _total([a.square().sum() * c for a, c in zip(simulated, counts, strict=True)])
+        theirs = _total([b.square().sum() for b in seen])
+        return 1 - product / (_root(ours) * _root(theirs))
+
+
+@DISTANCES.register("gaussian")
+@dataclass(frozen=True)
+class Gaussian:
+    """SAPAG, P4 eq. 4 with a fixed lambda^2: sum over layers of Q (1 - exp(-|g' - g|^2 / lambda^2)), Q = 1/layer."""
+
+    lambda2: float = 200.0
+
+    def __post_init__(self) -> None:
+        if not self.lambda2 > 0:
+            raise Misconfigured(f"lambda2 must be above 0, not {self.lambda2}.")
+
+    def __call__(self, simulated: Layers, seen: Layers) -> Tensor:
+        exponents = [_square(a, b) / self.lambda2 for a, b in zip(simulated, seen, strict=True)]
+        return _kernel(exponents)
+
+
+@DISTANCES.register("adaptive-gaussian")
+@dataclass(frozen=True)
+class AdaptiveGaussian:
+    """P4 eq. 4 and 7: lambda^2 = n Var(g) of each layer. P4's code has half of the paper's exponent."""
+
+    form: Literal["paper", "code"] = "paper"
+
+    def __call__(self, simulated: Layers, seen: Layers) -> Tensor:
+        half = 2.0 if self.form == "code" else 1.0
+        exponents = []
+        for a, b in zip(simulated, seen, strict=True):
+            # A layer of one value, or without spread, has no variance to measure by: its size stands in.
+            spread = b.numel() * b.var(correction=0)
+            scale = torch.where(spread > 0, spread, b.square().sum()).clamp_min(torch.finfo(b.dtype).tiny)
+            exponents.append(_square(a, b) / (half * scale))
+        return _kernel(exponents)
+
+
+def _kernel(exponents: list[Tensor]) -> Tensor:
+    # -expm1(-x) = 1 - exp(-x), exact where the layers already agree.
+    return _total([-torch.expm1(-exponent) / (layer + 1) for layer, exponent in enumerate(exponents)])
+
+
+def _square(a: Tensor, b: Tensor) -> Tensor:
+    return (a - b).square().sum()
+
+
+def _root(value: Tensor) -> Tensor:
+    """The square root, with derivative 0 instead of infinity at 0."""
+    safe = torch.where(value > 0, value, torch.ones_like(value))
+    return torch.where(value > 0, safe.sqrt(), torch.zeros_like(value))
+
+
+def _total(terms: list[Tensor]) -> Tensor:
+    return torch.stack(terms).sum()
