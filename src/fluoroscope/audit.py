@@ -23,14 +23,14 @@ def federation_summary(task: Task, store: RecordStore) -> dict[str, Any]:
         "rounds": [
             {
                 "round": r,
-                "seconds": store.timing(r)["seconds"],
+                "seconds": store.seconds(r),
                 "validation_accuracy": store.manifest(r).validation_accuracy,
+                "validation": {name: scored["accuracy"] for name, scored in store.manifest(r).validation.items()},
                 "clients": {
                     name: {
                         "loss": entry.loss,
                         "recorded": entry.recorded,
                         "update_norm": _update_norm(store, r, name) if entry.recorded else None,
-                        "validation_accuracy": store.manifest(r).validation.get(name, {}).get("accuracy"),
                     }
                     for name, entry in store.manifest(r).clients.items()
                 },
@@ -51,7 +51,8 @@ def federation_page(task: Task, store: RecordStore, summary: dict[str, Any]) -> 
         f"{task.images.name}. {records} of their updates were recorded, as a curious server would see them."
     )
     if scored:
-        lead += f" The best model is right on {scored['accuracy']:.0%} of {scored['images']} test images."
+        which = "best" if test["best"] else "last"
+        lead += f" The {which} model is right on {scored['accuracy']:.0%} of {scored['images']} test images."
     sections = [
         Section(
             "Who holds what",
@@ -100,10 +101,11 @@ def _update_norm(store: RecordStore, server_round: int, client: str) -> float:
 
 
 def _accuracies(rounds: list[dict[str, Any]]) -> Series:
-    evaluated = [row for row in rounds if row["validation_accuracy"] is not None]
-    names = evaluated[0]["clients"] if evaluated else {}
+    evaluated = [row for row in rounds if row["validation"]]
+    names = dict.fromkeys(name for row in evaluated for name in row["validation"])
     series = {
-        name: [(row["round"], row["clients"][name]["validation_accuracy"]) for row in evaluated] for name in names
+        name: [(row["round"], row["validation"][name]) for row in evaluated if name in row["validation"]]
+        for name in names
     }
     return series | {"mean": [(row["round"], row["validation_accuracy"]) for row in evaluated]}
 

@@ -8,7 +8,7 @@ from typing import Any
 
 def dumps(content: Mapping[str, Any]) -> str:
     """Indented JSON; a float that is not finite becomes null."""
-    return json.dumps(_finite(content), indent=2, allow_nan=False) + "\n"
+    return json.dumps(_finite(content), indent=1, allow_nan=False) + "\n"
 
 
 def _finite(value: Any) -> Any:  # noqa: ANN401  # JSON is any of its own types

@@ -2,8 +2,10 @@
 
 import io
 import json
+import signal
 import subprocess
 import sys
+import time
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
@@ -126,6 +128,36 @@ def test_wrong_input_is_one_sentence_and_exit_code_2(run, arguments, message):
 def test_debug_shows_the_traceback_wherever_it_stands(run):
     with pytest.raises(BadInput, match="nowhere"):
         fluoroscope("records", "nowhere", "--debug", cwd=run)
+
+
+def test_a_page_for_clients_that_take_turns(run):
+    text = PLAN.replace("clients = 2", "clients = 4") + "[strategy]\nfraction = 0.5\n"
+    (run / "turns.toml").write_text(text)
+    done = fluoroscope("federate", "turns.toml", "--out", "turns", "--json", cwd=run)
+    assert done.returncode == 0, done.stderr
+    rounds = json.loads(done.stdout)["rounds"]
+    assert [len(row["clients"]) for row in rounds] == [2, 2]
+    assert [len(row["validation"]) for row in rounds] == [4, 4]
+
+
+def test_the_split_shown_is_the_split_trained_on(run):
+    told = ["--size", 28, "--images", 120, "--partition", "iid", "--set", "clients=2", "--json"]
+    shown = json.loads(fluoroscope("data", "show", "phantom/chest", *told, cwd=run).stdout)["split"]
+    assert shown == json.loads((run / "printed.json").read_text())["clients"]
+
+
+def test_ctrl_c_is_not_success(tmp_path):
+    (tmp_path / "plan.toml").write_text(PLAN.replace("rounds = 2", "rounds = 500"))
+    script = Path(sys.executable).parent / "fluoroscope"
+    command = [script, "federate", "plan.toml", "--out", "run"]
+    running = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "run/rounds/0001").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    running.send_signal(signal.SIGINT)
+    _, said = running.communicate(timeout=60)
+    assert running.returncode == 130
+    assert "the same command goes on" in said
 
 
 def test_the_console_script_is_installed(tmp_path):

@@ -119,6 +119,18 @@ def test_the_graph_gives_the_same_state_and_a_true_derivative():
     torch.testing.assert_close((gradient * direction).sum(), numeric, rtol=1e-5, atol=1e-9)
 
 
+def test_a_dead_unit_gives_attackers_no_nan_through_adam():
+    model = nn.Sequential(nn.Flatten(), nn.Linear(64, 4), nn.ReLU(), nn.Linear(4, 3))
+    with torch.no_grad():
+        model[1].bias[0] = -100.0  # never fires: its gradients and second moments stay exactly 0
+    images = batch(2).images.requires_grad_()
+    pairs = [(images, torch.tensor([0, 1]))] * 2
+    trained = train_on(model, state(model), pairs, LocalTraining(Adam(0.01), 2, 2, 2), rng(), create_graph=True)
+    (gradient,) = torch.autograd.grad(sum(v.sum() for v in trained.state.values()), images)
+    assert gradient.isfinite().all()
+    assert gradient.abs().sum() > 0
+
+
 def test_batchnorm_in_eval_mode_keeps_its_statistics():
     model, data = network(), batch()
     trained = local_training(model, state(model), data, LocalTraining(Sgd(0.1), 10, 5, batchnorm="eval"), rng()).state

@@ -11,14 +11,17 @@ from pathlib import Path
 
 import pytest
 import torch
+from PIL import Image
 
+from fluoroscope.data import Request, load
 from fluoroscope.errors import BadInput, FluoroscopeError, Misconfigured
 from fluoroscope.federation import store as store_module
+from fluoroscope.federation.grid import InProcessGrid
 from fluoroscope.federation.local_training import local_training
 from fluoroscope.federation.run import federate
 from fluoroscope.federation.store import RecordStore
 from fluoroscope.federation.strategies import STRATEGIES
-from fluoroscope.federation.task import load_task
+from fluoroscope.federation.task import forget_tasks, load_task
 from fluoroscope.types import Sgd
 
 from .conftest import digests, plan_of
@@ -156,6 +159,8 @@ def test_fedprox_trains_with_its_term(tmp_path):
         ({"partition": {"sites": 3}}, r"partition iid has no setting 'sites'"),
         ({"partition": {"clients": "three"}}, r"partition\.clients"),
         ({"strategy": {"name": "fedavgm", "beta": 1}}, "no setting 'beta'"),
+        ({"strategy": {"name": "fedavgm", "min_train_nodes": 1}}, "no setting 'min_train_nodes'"),
+        ({"strategy": {"name": "fedavgm", "server_momentum": "high"}}, "must be a number, not 'high'"),
         ({"records": {"clients": ["client-7"]}}, "client-7"),
         ({"strategy": {"pretrain_epochs": 1}, "partition": {"auxiliary": 0}}, "pretrain_epochs = 1 needs images"),
         ({"data": {"source": "folder:nowhere"}}, "nowhere"),
@@ -164,7 +169,7 @@ def test_fedprox_trains_with_its_term(tmp_path):
 def test_what_cannot_work_is_named_before_anything_is_written(tmp_path, changes, message):
     with pytest.raises(FluoroscopeError, match=message):
         federate(plan_of(**changes), tmp_path / "run")
-    assert not list((tmp_path / "run").rglob("*.safetensors"))
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_failing_client_stops_the_run_by_name(tmp_path, plan, monkeypatch):
@@ -173,6 +178,42 @@ def test_a_failing_client_stops_the_run_by_name(tmp_path, plan, monkeypatch):
         federate(plan, tmp_path / "run")
     monkeypatch.undo()
     assert federate(plan, tmp_path / "run").rounds() == [0, 1, 2, 3]
+
+
+def test_a_client_without_validation_images_does_not_silence_the_others(tmp_path):
+    partition = {"name": "dirichlet", "clients": 8, "alpha": 0.1, "auxiliary": 0.0}
+    plan = plan_of(rounds=1, partition=partition, data={"images": 60})
+    task = load_task(plan)
+    with_some = {client.name for client in task.clients if client.validation}
+    assert 0 < len(with_some) < 8, "the example shows nothing"
+    assert set(federate(plan, tmp_path / "run").manifest(1).validation) == with_some
+
+
+@pytest.mark.parametrize(
+    ("lost", "message"), [(True, "2 of 3 clients answered"), (False, "two nodes answered as client")]
+)
+def test_missing_and_doubled_clients_stop_the_round(tmp_path, plan, monkeypatch, lost, message):
+    def pull(self, message_ids, pull=InProcessGrid.pull_messages):
+        replies = pull(self, message_ids)
+        return replies[1:] if lost else [replies[0], *replies[:-1]]
+
+    monkeypatch.setattr(InProcessGrid, "pull_messages", pull)
+    with pytest.raises(BadInput, match=message):
+        federate(plan, tmp_path / "run")
+
+
+def test_other_images_under_the_same_plan_are_refused(tmp_path):
+    images = load("phantom/chest", Request(size=28, images=60)).batch
+    for i, (image, label) in enumerate(zip(images.images, images.labels, strict=True)):
+        path = tmp_path / f"images/class-{int(label)}/{i:02d}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray((image[0].numpy() * 255).astype("uint8")).save(path)
+    source = {"source": f"folder:{tmp_path / 'images'}", "size": 28}
+    federate(plan_of(rounds=1, data=source, partition={"auxiliary": 0.0}), tmp_path / "run")
+    path.unlink()
+    forget_tasks()
+    with pytest.raises(BadInput, match="another set of images"):
+        federate(plan_of(rounds=2, data=source, partition={"auxiliary": 0.0}), tmp_path / "run")
 
 
 def test_another_plan_does_not_touch_the_records(tmp_path, plan):

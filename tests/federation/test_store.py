@@ -13,8 +13,10 @@ from fluoroscope.types import NO_CLAIM, Adam, Architecture, LocalTraining, Sgd
 ARCHITECTURE = Architecture("small-cnn", 1, 2, 32)
 
 
-def header(fingerprint: str = "a") -> RunHeader:
-    return RunHeader({"seed": 0}, fingerprint, ARCHITECTURE, ["bn"], ["client-1", "client-2"], {"torch": "2"}, 2)
+def header(fingerprint: str = "a", data: str = "d", torch: str = "2") -> RunHeader:
+    return RunHeader(
+        {"seed": 0}, fingerprint, data, ARCHITECTURE, ["bn"], ["client-1", "client-2"], {"torch": torch}, 2
+    )
 
 
 def write(store: RecordStore, r: int, accuracy: float | None = None, recorded=("client-1",), server=False) -> None:
@@ -114,6 +116,42 @@ def test_half_a_round_is_no_round(store):
 def test_another_plan_is_refused(store):
     with pytest.raises(BadInput, match=r"another plan.*another --out"):
         RecordStore(store.folder).begin(header("b"))
+
+
+def test_other_data_or_versions_are_refused_and_the_header_stays(store):
+    before = (store.folder / "run.json").read_text()
+    with pytest.raises(BadInput, match="another set of images"):
+        RecordStore(store.folder).begin(header(data="e"))
+    with pytest.raises(BadInput, match="begun with torch 2"):
+        RecordStore(store.folder).begin(header(torch="3"))
+    assert (store.folder / "run.json").read_text() == before
+
+
+def test_a_run_without_a_whole_round_starts_anew(tmp_path):
+    """A wrong plan that was corrected, or a kill before the first round."""
+    store = RecordStore(tmp_path / "run")
+    store.begin(header("wrong"))
+    store.begin(header("right"))
+    (tmp_path / "bare/rounds").mkdir(parents=True)
+    RecordStore(tmp_path / "bare").begin(header())
+
+
+def test_the_remedy_names_the_round_to_go_back_to(store):
+    write(store, 2, 0.9, recorded=(), server=True)
+    write(store, 3, 0.7, recorded=(), server=True)
+    path = store.folder / "rounds/0003/global.safetensors"
+    path.write_bytes(b"damaged")
+    with pytest.raises(BadInput, match=r"Delete the folders after rounds/0000 and run"):
+        store.global_state(3)  # of round 2 the strategy's memory is gone, of round 1 the state
+    (store.folder / "rounds/0000/global.safetensors").unlink()
+    with pytest.raises(BadInput, match=r"from the start"):
+        store.global_state(3)
+
+
+def test_lost_seconds_are_no_harm(store):
+    (store.folder / "rounds/0001/timing.json").write_text("")
+    assert store.seconds(1) is None
+    assert store.seconds(0) == 1.0
 
 
 def test_a_folder_with_other_things_in_it_is_left_alone(tmp_path):

@@ -12,6 +12,9 @@ from rich.text import Text
 from fluoroscope.cli import console, data, demo, federate, records
 from fluoroscope.errors import FluoroscopeError
 
+STOPPED = 130
+"""The exit code of a program that Ctrl-C stopped, as shells have it."""
+
 
 def program() -> typer.Typer:
     """All commands together."""
@@ -41,24 +44,27 @@ def main() -> None:
     debug = "--debug" in sys.argv
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     try:
-        program()(arguments, standalone_mode=False)
+        code = program()(arguments, standalone_mode=False) or 0
+        if code == STOPPED:  # typer has made this of Ctrl-C
+            console.err.print("stopped; the same command goes on from the last whole round.")
+        sys.exit(code)
     except (click.exceptions.Exit, click.exceptions.Abort) as stop:
-        sys.exit(getattr(stop, "exit_code", 130))
+        sys.exit(getattr(stop, "exit_code", STOPPED))
     except click.ClickException as problem:
         problem.show()
         sys.exit(2)
-    except KeyboardInterrupt:
-        console.err.print("stopped; the same command goes on from the last whole round.")
-        sys.exit(130)
     except Exception as problem:
         if debug:
             raise
         if isinstance(problem, RuntimeError) and isinstance(problem.__cause__, FluoroscopeError):
             problem = problem.__cause__  # as Flower's simulation wraps it
-        known = isinstance(problem, FluoroscopeError | OSError)
-        text = str(problem) if known else f"unexpected {type(problem).__name__}: {problem}. --debug shows where."
+        text = f"unexpected {type(problem).__name__}: {problem}. --debug shows where."
+        if isinstance(problem, FluoroscopeError):
+            text = str(problem)
+        elif isinstance(problem, OSError):  # a full disk, a folder that may not be written to
+            text = f"{problem.filename or 'the disk'}: {problem.strerror or problem}."
         console.err.print(Text("error: ", "bold red") + Text(text, ""), soft_wrap=True)
-        _leave(problem.exit_code if isinstance(problem, FluoroscopeError) else 1)
+        _leave(getattr(problem, "exit_code", 2 if isinstance(problem, OSError) else 1))
 
 
 def _leave(code: int) -> None:

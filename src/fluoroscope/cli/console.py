@@ -30,11 +30,16 @@ def print_table(title: str, rows: Sequence[Mapping[str, Any]]) -> None:
     columns = list(dict.fromkeys(key for row in rows for key in row))
     table = Table()
     for i, column in enumerate(columns):
-        table.add_column(column, justify="left" if i == 0 else "right")
-    for row in rows:
-        table.add_row(*(_cell(row.get(column)) for column in columns))
+        table.add_column(Text(column), justify="left" if i == 0 else "right")
+    for row in rows:  # as text: a class may be called [red]
+        table.add_row(*(Text(_cell(row.get(column))) for column in columns))
     out.print(Text(title, "bold"), soft_wrap=True)
     out.print(table)
+
+
+def say(text: str) -> None:
+    """A line of plain words on stdout, unbroken: paths are copied from it."""
+    out.print(Text(text), soft_wrap=True)
 
 
 class RunProgress:

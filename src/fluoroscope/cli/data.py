@@ -15,7 +15,7 @@ def add_to(app: typer.Typer) -> None:
     app.add_typer(data, name="data")
 
     @data.command(
-        epilog="Examples: fluoroscope data show phantom/chest --size 64 --partition p1   |   "
+        epilog="Examples: fluoroscope data show phantom/chest --images 4000 --partition p1 --set validation=40   |   "
         "fluoroscope data show folder:images/ --size 64 --out sheet.png"
     )
     def show(
@@ -27,6 +27,7 @@ def add_to(app: typer.Typer) -> None:
         channels: Annotated[int | None, typer.Option(help="1 for grey, 3 for RGB; as stored unless told.")] = None,
         images: Annotated[int | None, typer.Option(help="How many to make, or to keep at most.")] = None,
         partition: Annotated[str | None, typer.Option(help="Show the table of this split, such as p1 or iid.")] = None,
+        settings: Annotated[list[str] | None, typer.Option("--set", help="Of the split: validation=40")] = None,
         sheet: Annotated[Path, typer.Option("--out", help="Where to write the contact sheet.")] = Path("sheet.png"),
         skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave bad files out and list them.")] = False,
         burn_in: Annotated[bool, typer.Option("--burn-in", help="Phantoms: burn in a fake name.")] = False,
@@ -37,14 +38,14 @@ def add_to(app: typer.Typer) -> None:
         from fluoroscope.data import Request, load
         from fluoroscope.data.contact_sheet import contact_sheet
         from fluoroscope.data.partition import split_table
-        from fluoroscope.federation.task import partitioner
+        from fluoroscope.federation.task import divide
 
         found = load(source, Request(size, channels, images, seed or 0, skip_bad, burn_in))
         contact_sheet(found, sheet)
         counts = Counter(found.batch.labels.tolist())
-        split = (
-            split_table(found, partitioner(partition, {}).divide(found, seed or 0)) if partition is not None else None
-        )
+        split = None
+        if partition is not None:
+            split = split_table(found, divide(found, partition, options.parsed(settings or []), seed or 0))
         facts = {
             "source": found.name,
             "images": len(found),
@@ -67,4 +68,4 @@ def add_to(app: typer.Typer) -> None:
             console.print_table(f"{len(found.skipped)} files left out", facts["skipped"])  # type: ignore[arg-type]
         if split is not None:
             console.print_table(f"split {partition}", split)
-        console.out.print(f"contact sheet: {sheet}", soft_wrap=True)
+        console.say(f"contact sheet: {sheet}")

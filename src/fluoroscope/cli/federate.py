@@ -15,9 +15,13 @@ def run(plan: Plan, out: Path, engine: str, device: str, threads: int | None) ->
     # Flower and torch take seconds to import: `--help` should not wait for them.
     from fluoroscope.audit import federation_page, federation_summary
     from fluoroscope.federation.run import federate
+    from fluoroscope.federation.store import RecordStore
     from fluoroscope.federation.task import load_task
 
     options.use(device, threads)
+    begun = RecordStore(out)
+    if threads is not None and begun.exists() and begun.header.threads != threads:
+        console.err.print(f"this run was begun with {begun.header.threads} threads and goes on with as many.")
     with console.run_progress(plan.rounds) as progress:
         store = federate(plan, out, engine, device, progress)
     task = load_task(plan)
@@ -37,7 +41,7 @@ def report(page: Path, summary: dict[str, Any], as_json: bool) -> None:
     ]
     if scored:
         console.print_table("on the test images", scored)
-    console.out.print(f"page: {page}", soft_wrap=True)
+    console.say(f"page: {page}")
 
 
 def add_to(app: typer.Typer) -> None:

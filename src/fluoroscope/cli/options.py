@@ -1,9 +1,9 @@
 """Options that several commands share, so that they read and mean the same everywhere."""
 
+import tomllib
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
-import torch
 import typer
 
 from fluoroscope.errors import Misconfigured
@@ -17,9 +17,25 @@ Out = Annotated[Path, typer.Option("--out", help="Folder of the records; a stopp
 
 def use(device: str, threads: int | None) -> None:
     """Set the threads and make sure that the device is there before any work is done."""
+    import torch  # takes seconds, and `--help` should not wait for it
+
     if threads is not None:
         torch.set_num_threads(threads)
     try:
         torch.empty(1, device=device)
     except (RuntimeError, AssertionError) as problem:
         raise Misconfigured(f"device {device!r} cannot be used here; try --device cpu.") from problem
+
+
+def parsed(settings: list[str]) -> dict[str, Any]:
+    """`--set key=value` pairs; a value is read as TOML, or else as the text that it is."""
+    found: dict[str, Any] = {}
+    for setting in settings:
+        key, equals, value = setting.partition("=")
+        if not equals or not key:
+            raise Misconfigured(f"--set takes key=value, not {setting!r}.")
+        try:
+            found[key] = tomllib.loads(f"value = {value}")["value"]
+        except tomllib.TOMLDecodeError:
+            found[key] = value
+    return found

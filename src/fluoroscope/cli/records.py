@@ -44,4 +44,4 @@ def add_to(app: typer.Typer) -> None:
             row["clients"] = "all" if row["clients"] == header.clients else ", ".join(row["clients"]) or None
         console.print_table(f"{folder}: {header.architecture.name}, {len(header.clients)} clients", rows)
         if verify:
-            console.out.print("every record is whole.")
+            console.say("every record is whole.")

@@ -11,6 +11,9 @@ from fluoroscope.federation.local_training import local_training
 from fluoroscope.federation.messages import to_arrays, to_state
 from fluoroscope.federation.plan import Plan
 from fluoroscope.federation.task import Task, load_task
+from fluoroscope.scores.utility import Utility
+
+KEYS = tuple(Utility.__annotations__)
 
 
 def client_app(plan_of: Callable[[Context], Plan], device: str = "cpu", threads: int | None = None) -> ClientApp:
@@ -43,7 +46,10 @@ def client_app(plan_of: Callable[[Context], Plan], device: str = "cpu", threads:
     @app.evaluate()
     def validate(message: Message, context: Context) -> Message:
         task, client = _task(context), _client(context)
-        scored = evaluate(task.model, _received(message, device), task.validation_batch(client))
+        held = task.validation_batch(client)
+        if not len(held):  # nothing to say: counts for nothing in a mean
+            return _reply(message, context, {"metrics": MetricRecord(dict.fromkeys(("num-examples", *KEYS), 0.0))})
+        scored = evaluate(task.model, _received(message, device), held)
         metrics = MetricRecord({"num-examples": scored["images"], **{k: float(v) for k, v in scored.items()}})  # type: ignore[arg-type]
         return _reply(message, context, {"metrics": metrics})
 

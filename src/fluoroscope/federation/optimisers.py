@@ -56,6 +56,11 @@ def _adam_direction(optimiser: Adam, gradients: Tensors, slots: Slots) -> Tensor
     slots.second = [v * beta2 + g * g * (1 - beta2) for v, g in zip(slots.second, gradients, strict=True)]
     correction1, correction2 = 1 - beta1**slots.step, 1 - beta2**slots.step
     return [
-        (m / correction1) / ((v / correction2).sqrt() + optimiser.eps)
+        (m / correction1) / (_root(v / correction2) + optimiser.eps)
         for m, v in zip(slots.first, slots.second, strict=True)
     ]
+
+
+def _root(value: Tensor) -> Tensor:
+    """The square root, with derivative 0 instead of infinity at 0: a dead unit must not turn an attack into NaN."""
+    return torch.where(value > 0, torch.where(value > 0, value, 1.0).sqrt(), 0.0)

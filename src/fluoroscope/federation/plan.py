@@ -5,10 +5,11 @@ import json
 import tomllib
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError, model_validator
 
+from fluoroscope.data import SOURCES
 from fluoroscope.errors import BadInput, Misconfigured
 
 Setting = bool | int | float | str | None
@@ -17,13 +18,13 @@ Setting = bool | int | float | str | None
 class Section(BaseModel):
     """A table of the plan; keys that it does not know are errors."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class OpenSection(BaseModel):
     """A table whose further keys belong to the part that it names, and are checked by it."""
 
-    model_config = ConfigDict(extra="allow", frozen=True)
+    model_config = ConfigDict(extra="allow", frozen=True, allow_inf_nan=False)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -34,7 +35,7 @@ class OpenSection(BaseModel):
 class DataPlan(Section):
     """Where the images come from."""
 
-    source: str = "phantom/chest"
+    source: str = Field(default="phantom/chest", min_length=1)
     size: int | None = Field(default=None, ge=28)
     channels: Literal[1, 3] | None = None
     images: int | None = Field(default=None, ge=1)
@@ -74,7 +75,9 @@ class TrainingPlan(Section):
     batchnorm_momentum: float = Field(default=0.1, gt=0, le=1)
 
     @model_validator(mode="after")
-    def _adam_has_its_own_momentum(self) -> Self:
+    def _settings_go_together(self) -> Self:
+        if self.lr_decay != 1 and self.lr_decay_every is None:
+            raise ValueError("lr_decay needs lr_decay_every: after how many rounds")
         if self.optimiser == "adam" and (self.momentum or self.weight_decay):
             raise ValueError("momentum and weight_decay belong to sgd; remove them or set optimiser = 'sgd'")
         return self
@@ -93,8 +96,8 @@ class StrategyPlan(OpenSection):
 class RecordsPlan(Section):
     """Which updates are kept: 100 rounds of 9 clients need not fill the disk."""
 
-    rounds: Literal["all", "none"] | list[int] = "all"
-    clients: Literal["all"] | list[str] = "all"
+    rounds: Literal["all", "none"] | Annotated[list[PositiveInt], Field(min_length=1)] = "all"
+    clients: Literal["all"] | Annotated[list[str], Field(min_length=1)] = "all"
 
     def keeps_round(self, server_round: int) -> bool:
         return self.rounds == "all" or (self.rounds != "none" and server_round in self.rounds)
@@ -109,13 +112,19 @@ class Plan(Section):
     seed: int = Field(default=0, ge=0)
     rounds: int = Field(default=5, ge=1)
     evaluate_every: int = Field(default=1, ge=1)
-    """Rounds between two evaluations on the clients' validation images; the last round always is."""
+    """Rounds between two evaluations on the clients' validation images."""
     data: DataPlan = DataPlan()
     partition: PartitionPlan = PartitionPlan()
     model: ModelPlan = ModelPlan()
     training: TrainingPlan = TrainingPlan()
     strategy: StrategyPlan = StrategyPlan()
     records: RecordsPlan = RecordsPlan()
+
+    @model_validator(mode="after")
+    def _records_something(self) -> Self:
+        if isinstance(self.records.rounds, list) and min(self.records.rounds) > self.rounds:
+            raise ValueError(f"records.rounds has none of the {self.rounds} rounds; use 'none' to record nothing")
+        return self
 
     @property
     def fingerprint(self) -> str:
@@ -147,8 +156,9 @@ def parse_plan(content: dict[str, Any], origin: str = "plan") -> Plan:
         where = ".".join(str(part) for part in first["loc"] if not str(part).startswith(("literal", "list")))
         if first["type"] == "extra_forbidden":
             raise Misconfigured(f"{origin}: there is no key {where!r}{_near(first['loc'])}.") from problem
-        reason = first["msg"].removeprefix("Value error, ")
-        raise Misconfigured(f"{origin}: {where or 'the plan'}: {reason}, not {first['input']!r}.") from problem
+        if first["type"] == "value_error":  # our own words, of several keys at once
+            raise Misconfigured(f"{origin}: {first['msg'].removeprefix('Value error, ')}.") from problem
+        raise Misconfigured(f"{origin}: {where}: {first['msg']}, not {first['input']!r}.") from problem
 
 
 def _near(location: tuple[int | str, ...]) -> str:
@@ -161,11 +171,10 @@ def _near(location: tuple[int | str, ...]) -> str:
 def _rooted(plan: Plan, folder: Path) -> Plan:
     """The plan with its relative paths made absolute, so that it means the same from anywhere."""
     kind, colon, location = plan.data.source.rpartition(":")
-    source = plan.data.source
-    if (folder / location).exists() and not Path(location).is_absolute() and not location.startswith("phantom/"):
+    source, weights = plan.data.source, plan.model.weights
+    if location and location not in SOURCES and not location.startswith("phantom/"):  # a misspelt one is no path
         source = f"{kind}{colon}{(folder / location).resolve()}"
-    weights = plan.model.weights
-    if weights and (folder / weights).exists():
+    if weights and weights != "random":
         weights = str((folder / weights).resolve())
     return plan.model_copy(
         update={

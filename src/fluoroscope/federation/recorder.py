@@ -29,7 +29,7 @@ class Recorder(Wrapper):
         self.store = store
         self.done = done
         self.progress = progress
-        self._config = ConfigRecord()
+        self._config, self._asked = ConfigRecord(), 0
         self._began = 0.0
         self._clients: dict[str, ClientEntry] = {}
         self._files: dict[str, Future[str]] = {}
@@ -44,7 +44,7 @@ class Recorder(Wrapper):
         # Flower samples clients with the global generator.
         with seeded_globals(derive(self.task.plan.seed, "sampling", this)):
             messages = list(self.inner.configure_train(this, arrays, config, grid))
-        self._config = config
+        self._config, self._asked = config, len(messages)
         return messages
 
     def aggregate_train(
@@ -52,7 +52,7 @@ class Recorder(Wrapper):
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         this = server_round + self.done
         # In the order of the clients, whoever answered first: float sums depend on it.
-        answers = sorted(_checked(replies, this), key=_sender)
+        answers = sorted(self._checked(replies, this), key=_sender)
         for reply in answers:  # before delegating: FedMedian takes the arrays out of the replies
             self._record(this, reply)
         with seeded_globals(derive(self.task.plan.seed, "aggregation", this)):
@@ -66,16 +66,20 @@ class Recorder(Wrapper):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         this, plan = server_round + self.done, self.task.plan
-        due = this % plan.evaluate_every == 0 or this == plan.rounds
-        if not due or not all(client.validation for client in self.task.clients):
+        due = this % plan.evaluate_every == 0
+        if not due or not any(client.validation for client in self.task.clients):
+            self._asked = 0
             return []
-        return list(self.inner.configure_evaluate(this, arrays, config, grid))
+        messages = list(self.inner.configure_evaluate(this, arrays, config, grid))
+        self._asked = len(messages)
+        return messages
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
         this = server_round + self.done
-        answers = sorted(_checked(replies, this), key=_sender)
-        validation = {self.task.clients[_sender(reply)].name: _utility(reply) for reply in answers}
-        self._finish(this, validation)
+        answers = sorted(self._checked(replies, this), key=_sender)
+        clients = self.task.clients
+        held = [reply for reply in answers if clients[_sender(reply)].validation]
+        self._finish(this, {clients[_sender(reply)].name: _utility(reply) for reply in held})
         return self.inner.aggregate_evaluate(this, answers)
 
     def write_initial(self, state: dict[str, Tensor]) -> None:
@@ -94,10 +98,25 @@ class Recorder(Wrapper):
         training = self.task.local_training(client, self._config)
         self._clients[name] = ClientEntry(training, NO_CLAIM, float(loss), kept)  # type: ignore[arg-type]
 
+    def _checked(self, replies: Iterable[Message], this: int) -> list[Message]:
+        """The replies, one from every client asked: a study with a client missing would not say what it seems to."""
+        again = "The rounds before it are kept; run the same command again to go on."
+        answers = list(replies)
+        for reply in answers:
+            if reply.has_error():
+                raise BadInput(f"round {this}: node {reply.metadata.src_node_id} failed: {reply.error.reason} {again}")
+        senders = [_sender(reply) for reply in answers]
+        if doubled := sorted({client for client in senders if senders.count(client) > 1}):
+            names = ", ".join(self.task.clients[client].name for client in doubled)
+            raise BadInput(f"round {this}: two nodes answered as {names}; give each its own partition-id. {again}")
+        if len(answers) < self._asked:
+            raise BadInput(f"round {this}: {len(answers)} of {self._asked} clients answered in time. {again}")
+        return answers
+
     def _write(self, this: int, name: str, state: dict[str, Tensor]) -> None:
         self._files[name] = self._writer.submit(self.store.write_file, this, name, state)
 
-    def _finish(self, this: int, validation: dict[str, dict[str, float]]) -> None:
+    def _finish(self, this: int, validation: dict[str, dict[str, float | None]]) -> None:
         if remembered := server_state(self.inner):
             self._write(this, "server.safetensors", remembered)
         checksums = {name: written.result() for name, written in self._files.items()}
@@ -105,25 +124,13 @@ class Recorder(Wrapper):
         self.store.commit(manifest, {"seconds": time.monotonic() - self._began})
         if self._clients:
             losses = [entry.loss for entry in self._clients.values()]
-            self.progress.round_done(this, manifest.validation_accuracy, sum(losses) / len(losses))
-
-
-def _checked(replies: Iterable[Message], this: int) -> list[Message]:
-    """The replies, all of them answers: a study with a client missing would not say what it seems to say."""
-    answers = list(replies)
-    for reply in answers:
-        if reply.has_error():
-            raise BadInput(
-                f"round {this}: node {reply.metadata.src_node_id} failed: {reply.error.reason} "
-                "The rounds before it are kept; run the same command again to go on."
-            )
-    return answers
+            self.progress.round_done(this, manifest.validation_accuracy, sum(losses) / len(losses))  # type: ignore[arg-type]
 
 
 def _sender(reply: Message) -> int:
     return int(reply.content.config_records["sender"]["client"])  # type: ignore[arg-type]
 
 
-def _utility(reply: Message) -> dict[str, float]:
+def _utility(reply: Message) -> dict[str, float | None]:
     metrics = reply.content.metric_records["metrics"]
     return {key: float(value) for key, value in metrics.items() if key != "num-examples"}  # type: ignore[arg-type]

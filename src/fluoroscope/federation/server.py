@@ -22,7 +22,6 @@ from fluoroscope.federation.store import RecordStore, RunHeader
 from fluoroscope.federation.strategies import build_strategy, restore_server_state
 from fluoroscope.federation.task import Task, load_task
 from fluoroscope.rng import generator
-from fluoroscope.types import Adam, LocalTraining, Sgd
 
 TIMEOUT = 24 * 3600.0
 """Seconds that the server waits for one round's replies."""
@@ -31,11 +30,13 @@ TIMEOUT = 24 * 3600.0
 def serve(grid: Grid, plan: Plan, out: Path, device: str, progress: Progress) -> None:
     """Run the rounds that are still missing, then score the best and the last model on the test images."""
     task, store = load_task(plan), RecordStore(out)
-    store.begin(_header(task))
+    # All that can be wrong with the plan is found before anything is written.
+    strategy = build_strategy(plan.strategy.name, plan.strategy.settings, len(task.clients), plan.strategy.fraction)
+    _check_pretraining(task)
     done = max(store.rounds(), default=None)
     if done is not None and done > plan.rounds:
         raise Misconfigured(f"{out} holds {done} rounds already, and rounds = {plan.rounds}; ask for {done} or more.")
-    strategy = build_strategy(plan.strategy.name, plan.strategy.settings, len(task.clients), plan.strategy.fraction)
+    store.begin(_header(task))
     recorder = Recorder(AveragedBuffers(strategy, task.buffer_names), task, store, done or 0, progress)
     if done is None:
         recorder.write_initial(_initial_state(task, device))
@@ -49,9 +50,10 @@ def serve(grid: Grid, plan: Plan, out: Path, device: str, progress: Progress) ->
 
 
 def _work(task: Task) -> int:
-    """Images that pass in one round; a forward pass costs about a third of a training step."""
+    """Images that pass in a round, on average; a forward pass costs about a third of a training step."""
     trained = sum(len(client.train) for client in task.clients) * task.plan.training.epochs
-    return trained + sum(len(client.validation) // 3 for client in task.clients)
+    evaluated = sum(len(client.validation) // 3 for client in task.clients)
+    return int(trained * task.plan.strategy.fraction + evaluated / task.plan.evaluate_every)
 
 
 def _initial_state(task: Task, device: str) -> dict[str, Tensor]:
@@ -59,21 +61,19 @@ def _initial_state(task: Task, device: str) -> dict[str, Tensor]:
     plan, state = task.plan, task.initial_state
     if not plan.strategy.pretrain_epochs:
         return state
-    if not task.partition.auxiliary:
-        raise Misconfigured(
-            f"strategy.pretrain_epochs = {plan.strategy.pretrain_epochs} needs images at the server, and the "
-            f"partition {plan.partition.name!r} gives it none; choose one with an auxiliary set."
-        )
     batch = task.images.batch.subset(task.partition.auxiliary)
-    settings = plan.training
-    training = LocalTraining(
-        optimiser=Adam(settings.lr) if settings.optimiser == "adam" else Sgd(settings.lr, settings.momentum),
-        images=len(batch),
-        batch_size=settings.batch_size,
-        epochs=plan.strategy.pretrain_epochs,
-    )
+    training = task.training(len(batch), plan.training.batch_size, plan.strategy.pretrain_epochs, plan.training.lr)
     on_device = {name: value.to(device) for name, value in state.items()}
     return local_training(task.model, on_device, batch, training, generator(plan.seed, "pretraining")).state
+
+
+def _check_pretraining(task: Task) -> None:
+    epochs = task.plan.strategy.pretrain_epochs
+    if epochs and not task.partition.auxiliary:
+        raise Misconfigured(
+            f"strategy.pretrain_epochs = {epochs} needs images at the server, and the partition "
+            f"{task.plan.partition.name!r} gives it none; choose one with an auxiliary set."
+        )
 
 
 def _header(task: Task) -> RunHeader:
@@ -81,6 +81,7 @@ def _header(task: Task) -> RunHeader:
     return RunHeader(
         plan=task.plan.model_dump(mode="json"),
         fingerprint=task.plan.fingerprint,
+        data=task.digest,
         architecture=replace(task.architecture, weights=Path(weights).name if weights else None),
         buffers=sorted(task.buffer_names),
         clients=[client.name for client in task.clients],

@@ -12,7 +12,6 @@ Nothing in here is ever unpickled.
 """
 
 import hashlib
-import json
 import os
 import shutil
 from collections.abc import Mapping
@@ -25,10 +24,12 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save_file
 from torch import Tensor
 
+from fluoroscope import strict_json
 from fluoroscope.errors import BadInput
 from fluoroscope.types import Architecture, LocalTraining, PrivacyClaim, State, UpdateRecord
 
 FORMAT = 1
+_OURS = {"rounds", "run.json", ".run.json.part"}
 T = TypeVar("T")
 
 
@@ -38,7 +39,8 @@ class ClientEntry:
 
     training: LocalTraining
     claim: PrivacyClaim
-    loss: float
+    loss: float | None
+    """None where training diverged."""
     recorded: bool
 
 
@@ -48,7 +50,7 @@ class RoundManifest:
 
     round: int
     clients: dict[str, ClientEntry]
-    validation: dict[str, dict[str, float]]
+    validation: dict[str, dict[str, float | None]]
     """Utility of the new global model on each client's validation images; empty where it was not evaluated."""
     files: dict[str, str]
     """SHA-256 by file name."""
@@ -56,7 +58,7 @@ class RoundManifest:
     @property
     def validation_accuracy(self) -> float | None:
         """P1's criterion for the best model: the plain mean over the clients."""
-        scores = [scored["accuracy"] for scored in self.validation.values()]
+        scores = [scored["accuracy"] or 0.0 for scored in self.validation.values()]
         return sum(scores) / len(scores) if scores else None
 
 
@@ -66,6 +68,8 @@ class RunHeader:
 
     plan: dict[str, Any]
     fingerprint: str
+    data: str
+    """Digest of the images, who holds them and the initial weights, which the plan only names."""
     architecture: Architecture
     buffers: list[str]
     clients: list[str]
@@ -86,19 +90,35 @@ class RecordStore:
 
     def begin(self, header: RunHeader) -> None:
         """Open the folder for this run, or go on with it as it was begun; a folder of another plan is refused."""
-        if self.exists():
-            begun = self.header
-            if begun.fingerprint != header.fingerprint:
-                raise BadInput(
-                    f"{self.folder} holds the records of another plan. Choose another --out, or delete that folder."
-                )
-            for left_over in self.folder.glob("rounds/.*"):
-                shutil.rmtree(left_over)
-            header = replace(header, threads=begun.threads)
-        elif self.folder.exists() and any(self.folder.iterdir()):
+        if self.rounds():
+            header = self._going_on(header)
+        elif self.folder.exists() and {path.name for path in self.folder.iterdir()} - _OURS:
             raise BadInput(f"{self.folder} is not empty and holds no run. Choose another --out.")
+        for left_over in self.folder.glob("rounds/.*"):
+            shutil.rmtree(left_over)
         (self.folder / "rounds").mkdir(parents=True, exist_ok=True)
-        _write_whole(self.folder / "run.json", _json(asdict(header)))
+        _write_whole(self.folder / "run.json", strict_json.dumps(asdict(header)))
+        if self.rounds():  # a kill may have come between a round and its tidying up
+            self._prune()
+
+    def _going_on(self, header: RunHeader) -> RunHeader:
+        """The header to go on with; what would mix two different runs is refused."""
+        begun = self.header
+        for what, then, now in (
+            ("plan", begun.fingerprint, header.fingerprint),
+            ("set of images, or of other initial weights", begun.data, header.data),
+        ):
+            if then != now:
+                raise BadInput(
+                    f"{self.folder} holds the records of another {what}. Choose another --out, or delete that folder."
+                )
+        if begun.versions != header.versions:
+            changed = [f"{k} {v}" for k, v in begun.versions.items() if header.versions.get(k) != v]
+            raise BadInput(
+                f"{self.folder} was begun with {', '.join(changed)}, and the rest would not match. Install that again, "
+                "or choose another --out."
+            )
+        return replace(header, threads=begun.threads)
 
     def write_file(self, server_round: int, name: str, state: State) -> str:
         """A file of a round that is not whole yet; gives its checksum."""
@@ -115,19 +135,20 @@ class RecordStore:
     def commit(self, manifest: RoundManifest, timing: Mapping[str, float]) -> None:
         """Make the round whole. What the next round and the records do not need is dropped."""
         part = self._part(manifest.round)
-        (part / "manifest.json").write_text(_json(asdict(manifest)))
-        (part / "timing.json").write_text(_json(dict(timing)))
-        _sync(part / "manifest.json")
+        (part / "manifest.json").write_text(strict_json.dumps(asdict(manifest)))
+        (part / "timing.json").write_text(strict_json.dumps(dict(timing)))
+        for path in (part / "manifest.json", part / "timing.json", part):
+            _sync(path)
         part.rename(self._round(manifest.round))
         _sync(self.folder / "rounds")
-        self._prune(manifest.round)
+        self._prune()
 
     def write_text(self, name: str, text: str) -> Path:
         """A file of the finished run, beside its rounds."""
         _write_whole(self.folder / name, text)
         return self.folder / name
 
-    def _prune(self, last: int) -> None:
+    def _prune(self) -> None:
         """Keep a global state only where a record starts from it, where it is the best, or to go on from it."""
         best = self.best_round()
         for server_round in self.rounds()[:-1]:
@@ -156,8 +177,12 @@ class RecordStore:
             self._manifests[server_round] = _parse(RoundManifest, path)
         return self._manifests[server_round]
 
-    def timing(self, server_round: int) -> dict[str, float]:
-        return _parse(dict[str, float], self._round(server_round) / "timing.json")
+    def seconds(self, server_round: int) -> float | None:
+        """How long the round took, where that is still known: no result depends on it."""
+        try:
+            return _parse(dict[str, float], self._round(server_round) / "timing.json")["seconds"]
+        except (BadInput, KeyError):
+            return None
 
     def files(self, server_round: int) -> list[Path]:
         """What is on disk of a round."""
@@ -208,16 +233,21 @@ class RecordStore:
         try:
             content = path.read_bytes()
         except OSError as problem:
-            raise BadInput(f"{path} cannot be read ({problem.strerror}); run the same command again.") from problem
+            raise BadInput(f"{path} cannot be read ({problem.strerror}). {self._remedy(server_round)}") from problem
         if hashlib.sha256(content).hexdigest() != expected:
-            raise BadInput(
-                f"{path} is damaged: its checksum is not the one in the manifest beside it. Delete the folders "
-                f"from rounds/{server_round:04d} on and run the same command again."
-            )
+            raise BadInput(f"{path} is damaged: its checksum is not the manifest's. {self._remedy(server_round)}")
         try:
             return dict(sorted(load(content).items()))  # safetensors gives them in any order, FedAvgM minds it
         except SafetensorError as problem:  # a manifest can be forged along with its file
             raise BadInput(f"{path} is not a safetensors file: {problem}.") from problem
+
+    def _remedy(self, server_round: int) -> str:
+        """From where the run can be repeated: the last round before this one with all that is needed to go on."""
+        for earlier in reversed([r for r in self.rounds() if r < server_round]):
+            needed = {"global.safetensors", "server.safetensors"} & set(self.manifest(earlier).files)
+            if all((self._round(earlier) / name).exists() for name in needed):
+                return f"Delete the folders after rounds/{earlier:04d} and run the same command again."
+        return f"Delete {self.folder} and run the same command again, from the start."
 
     def _round(self, server_round: int) -> Path:
         return self.folder / "rounds" / f"{server_round:04d}"
@@ -231,10 +261,6 @@ def _brief(kept: dict[int, list[str]]) -> str:
         return "none"
     clients = sorted({name for names in kept.values() for name in names})
     return f"rounds {', '.join(map(str, kept))} of {', '.join(clients)}"
-
-
-def _json(content: object) -> str:
-    return json.dumps(content, indent=1, sort_keys=True, allow_nan=True) + "\n"
 
 
 def _write_whole(path: Path, text: str) -> None:

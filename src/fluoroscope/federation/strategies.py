@@ -12,6 +12,7 @@
 """
 
 import inspect
+import math
 from collections.abc import Callable, Mapping
 
 import numpy as np
@@ -51,14 +52,16 @@ DEFAULTS: dict[str, dict[str, float]] = {
 }
 
 
-def build_strategy(name: str, settings: Mapping[str, float | int], clients: int, fraction: float = 1.0) -> Strategy:
+def build_strategy(name: str, settings: Mapping[str, object], clients: int, fraction: float = 1.0) -> Strategy:
     """The named strategy over this many clients; `settings` are its own keywords, as Flower spells them."""
     factory = STRATEGIES.get(name)
-    known = inspect.signature(factory).parameters
-    for key in settings:
-        if key not in known:
-            own = sorted(set(known) - set(inspect.signature(FedAvg).parameters)) or ["none"]
-            raise Misconfigured(f"strategy {name} has no setting {key!r}; it takes: {', '.join(own)}.")
+    # Whom to sample is the federation's business, so only what the strategy adds to FedAvg can be set.
+    own = sorted(set(inspect.signature(factory).parameters) - set(inspect.signature(FedAvg).parameters))
+    for key, value in settings.items():
+        if key not in own:
+            raise Misconfigured(f"strategy {name} has no setting {key!r}; it takes: {', '.join(own) or 'none'}.")
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            raise Misconfigured(f"strategy.{key} must be a number, not {value!r}.")
     sampled = max(1, int(clients * fraction))
     return factory(
         fraction_train=fraction,

@@ -1,6 +1,7 @@
 """A plan made real: images, shares, network and each client's training. Loaded once a process."""
 
-from dataclasses import dataclass, fields
+import hashlib
+from dataclasses import dataclass, fields, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -63,15 +64,30 @@ class Task:
         """How this client trains in the round that the server's message configures."""
         settings, split = self.plan.training, self.clients[client]
         lr = self.learning_rate(_whole(config["server-round"]))
+        usual = self.training(len(split.train), split.batch_size or settings.batch_size, settings.epochs, lr)
+        mu = float(config.get("proximal-mu", 0.0))  # type: ignore[arg-type]  # FedProx sends a float
+        return replace(usual, proximal_mu=mu)
+
+    def training(self, images: int, batch_size: int, epochs: int, lr: float) -> LocalTraining:
+        """Training as the plan sets it, on so many images."""
+        settings = self.plan.training
         return LocalTraining(
             optimiser=Adam(lr) if settings.optimiser == "adam" else Sgd(lr, settings.momentum, settings.weight_decay),
-            images=len(split.train),
-            batch_size=split.batch_size or settings.batch_size,
-            epochs=settings.epochs,
+            images=images,
+            batch_size=batch_size,
+            epochs=epochs,
             batchnorm=settings.batchnorm,
             batchnorm_momentum=settings.batchnorm_momentum,
-            proximal_mu=float(config.get("proximal-mu", 0.0)),  # type: ignore[arg-type]  # FedProx sends a float
         )
+
+    @cached_property
+    def digest(self) -> str:
+        """Of the images, who holds them, and the weights to start from: what a plan only names."""
+        seen, batch = hashlib.sha256(), self.images.batch
+        for tensor in (batch.images, batch.labels, *self.initial_state.values()):
+            seen.update(tensor.contiguous().numpy().tobytes())
+        seen.update(repr((batch.patients, self.images.classes, self.partition)).encode())
+        return seen.hexdigest()
 
     def training_rng(self, client: int, config: ConfigRecord) -> torch.Generator:
         """Derived, not carried on: a resumed round draws what the uninterrupted one drew."""
@@ -92,9 +108,19 @@ def partitioner(name: str, settings: dict[str, Any]) -> Partitioner:
         raise Misconfigured(f"partition.{where}: {first['msg']}, not {first['input']!r}.") from problem
 
 
+def divide(images: ImageSet, name: str, settings: dict[str, Any], seed: int) -> Partition:
+    """The split that a federation of this seed trains on."""
+    return partitioner(name, settings).divide(images, derive(seed, "partition"))
+
+
 def load_task(plan: Plan) -> Task:
-    """The task of a plan; loading it again in the same process costs nothing."""
+    """The task of a plan; loading it again in the same process costs nothing, until `forget_tasks`."""
     return _load_task(plan.model_dump_json())
+
+
+def forget_tasks() -> None:
+    """Load again next time: the images behind a plan may have changed."""
+    _load_task.cache_clear()
 
 
 @lru_cache(maxsize=4)
@@ -103,8 +129,7 @@ def _load_task(plan_json: str) -> Task:
     data = plan.data
     seed = plan.seed if data.seed is None else data.seed
     images = load(data.source, Request(data.size, data.channels, data.images, seed, data.skip_bad, data.burn_in))
-    rule = partitioner(plan.partition.name, plan.partition.settings)
-    task = Task(plan, images, rule.divide(images, derive(plan.seed, "partition")))
+    task = Task(plan, images, divide(images, plan.partition.name, plan.partition.settings, plan.seed))
     names = {client.name for client in task.clients}
     if plan.records.clients != "all" and (unknown := set(plan.records.clients) - names):
         raise Misconfigured(f"records.clients names {sorted(unknown)}; the partition has {sorted(names)}.")

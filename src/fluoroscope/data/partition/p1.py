@@ -16,7 +16,6 @@ TABLE_II = {1: (8, 4), 2: (32, 4), 3: (128, 4), 4: (512, 4), 5: (8, 8), 6: (32, 
 
 _HIGH_RISK = 9
 _LENDER = 1
-_NORMAL = 0
 _REMEDY = "Lower validation, test or auxiliary, choose fewer clients, or load more images."
 
 
@@ -33,6 +32,8 @@ class P1Split:
     """Images in the test set, classes balanced; None takes every patient who is left."""
     auxiliary: int = 0
     """Images for the public prior: nobody's training, validation or test images."""
+    normal: str | None = None
+    """Name of the class that client 9's image is of; None takes one called normal or no-..., else the first."""
 
     def __post_init__(self) -> None:
         unknown = [client for client in self.clients if client not in TABLE_II]
@@ -45,10 +46,10 @@ class P1Split:
 
     def divide(self, images: ImageSet, seed: int) -> Partition:
         rng = numpy_generator(seed, "partition", "p1")
-        classes = len(images.classes)
+        classes, normal = len(images.classes), self._normal(images)
         borrows = _HIGH_RISK in self.clients and _LENDER in self.clients
         owners = sorted(client for client in self.clients if not (borrows and client == _HIGH_RISK))
-        demand = [_training(client, classes) for client in owners]
+        demand = [_training(client, classes, normal) for client in owners]
         demand += [evenly(self.validation, classes)] * len(owners)
         demand += [evenly(self.auxiliary, classes), evenly(self.test or 0, classes)]
         allocation = fill(images, np.stack(demand), rng, _REMEDY)
@@ -62,10 +63,19 @@ class P1Split:
         ]
         if borrows:
             lender = splits[owners.index(_LENDER)]
-            image = next(i for i in lender.train if images.batch.labels[i] == _NORMAL)
+            image = next(i for i in lender.train if images.batch.labels[i] == normal)
             splits.append(ClientSplit(f"client-{_HIGH_RISK}", (image,), lender.validation, TABLE_II[_HIGH_RISK][1]))
         return Partition(tuple(splits), test, auxiliary)
 
+    def _normal(self, images: ImageSet) -> int:
+        """The class of client 9's image: P1 took a normal case."""
+        if self.normal is None:
+            healthy = [i for i, name in enumerate(images.classes) if name.lower().startswith("no")]
+            return healthy[0] if healthy else 0
+        if self.normal not in images.classes:
+            raise Misconfigured(f"normal = {self.normal!r} is no class of {images.name}; it has {images.classes}.")
+        return images.classes.index(self.normal)
 
-def _training(client: int, classes: int) -> Counts:
-    return evenly(TABLE_II[client][0], classes)  # of client 9's one image, the first class is the normal one
+
+def _training(client: int, classes: int, normal: int) -> Counts:
+    return np.eye(classes, dtype=np.int64)[normal] if client == _HIGH_RISK else evenly(TABLE_II[client][0], classes)
