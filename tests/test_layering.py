@@ -23,8 +23,8 @@ ALLOWED = {
     "defences": FOUNDATION,
     # Clients evaluate with the same function that scores use: docs/decisions/0002.
     "federation": FOUNDATION | {"data", "models", "scores.utility"},
-    # An attacker simulates the client with the client's own code.
-    "attacks": FOUNDATION | {"federation.local_training"},
+    # An attacker simulates the client with the client's own code, on the network that it knows: docs/decisions/0007.
+    "attacks": FOUNDATION | {"models", "federation.local_training"},
 }
 EVERYTHING = {"audit", "cli", "studies"}
 """Rooms that join the others. Nothing imports them but one another."""

@@ -1,1 +1,8 @@
-"""Attacks: from what was observed to a guess at what was private."""
+"""Attacks: from an Observation to a guess. None of them can reach the truth."""
+
+from fluoroscope.attacks.inversion import named as _named
+from fluoroscope.attacks.registry import ATTACKS, Attack
+
+__all__ = ["ATTACKS", "Attack"]
+
+del _named

@@ -5,10 +5,11 @@ import torch
 from torch import nn
 
 from fluoroscope.adversary import THREATS
-from fluoroscope.attacks.inversion.batchnorm import Statistics, layer_names, mismatch, propagated, recovered
+from fluoroscope.attacks.inversion.batchnorm import mismatch, propagated, recovered, values_a_channel
 from fluoroscope.attacks.inversion.initialisation import INITIALISATIONS, Given, PriorImage
 from fluoroscope.attacks.inversion.labels import last_dense_layer, restored_counts, sign_label
 from fluoroscope.attacks.inversion.priors import GroupConsistency, SquaredNorm, TotalVariation
+from fluoroscope.attacks.inversion.pullback.contract import Statistics
 from fluoroscope.errors import Misconfigured, Unsupported
 from fluoroscope.federation.local_training import train_on
 from fluoroscope.types import LocalTraining, Observation, Sgd
@@ -109,13 +110,16 @@ def test_one_step_gives_the_statistics_back_exactly():
     before = {name: value.clone() for name, value in model.state_dict().items()}
     training = LocalTraining(Sgd(0.1), 2, 2, batchnorm_momentum=0.2)
     after = train_on(model, before, [(images, torch.tensor([0, 1]))], training, rng()).state
-    assert layer_names(model) == ["1"]
+    counts = values_a_channel(model, images)
+    assert counts == {"1": 2 * 36}
+    assert all(torch.equal(model.state_dict()[name], value) for name, value in before.items())
     features = model[0](images)
-    found = recovered(before, after, "1", 0.2, count=2 * 36)
-    true = Statistics(features.mean((0, 2, 3)), features.var((0, 2, 3), correction=0), 72)
-    torch.testing.assert_close(found.mean, true.mean)
-    torch.testing.assert_close(found.var, true.var)
-    torch.testing.assert_close(mismatch(found, true), torch.zeros((), dtype=torch.float64), atol=1e-9, rtol=0)
+    found = recovered(before, after, 0.2, counts)
+    true = Statistics(features.mean((0, 2, 3)), features.var((0, 2, 3), correction=0))
+    torch.testing.assert_close(found["1"], true)
+    torch.testing.assert_close(mismatch(found, {"1": true}), torch.zeros((), dtype=torch.float64), atol=1e-9, rtol=0)
+    far = Statistics(true.mean + 3.0, true.var)
+    assert mismatch(found, {"1": far}).item() == pytest.approx(6.0)  # four channels: the norm of (3, 3, 3, 3)
 
 
 def test_several_steps_propagate_as_the_buffers_do():
@@ -126,8 +130,8 @@ def test_several_steps_propagate_as_the_buffers_do():
     training, steps, state = LocalTraining(Sgd(0.1), 6, 2), [], before
     for batch in batches:
         features = nn.functional.conv2d(batch[0], state["0.weight"], state["0.bias"])
-        steps.append(Statistics(features.mean((0, 2, 3)), features.var((0, 2, 3), correction=0), 72))
+        steps.append(Statistics(features.mean((0, 2, 3)), features.var((0, 2, 3), correction=0)))
         state = train_on(model, state, [batch], training, rng()).state
-    mean, var = propagated(before, "1", steps, 0.1)
+    mean, var = propagated(before, "1", steps, 0.1, count=72)
     torch.testing.assert_close(mean, state["1.running_mean"])
     torch.testing.assert_close(var, state["1.running_var"])

@@ -1,0 +1,75 @@
+"""What an optimisation attack does about the labels: optimise them, read them from the update, or know them."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from fluoroscope.attacks.inversion.labels import last_dense_layer, restored_counts, sign_label
+from fluoroscope.types import Capability, Observation, Sgd
+
+CERTAIN = 50.0
+"""A logit so far above the others that the soft label is the class itself."""
+
+
+class LabelHandling(Protocol):
+    """The logits that the labels start from, and whether they move."""
+
+    @property
+    def optimised(self) -> bool: ...
+
+    @property
+    def needs(self) -> frozenset[Capability]: ...
+
+    def __call__(self, observation: Observation, order: list[str], classes: int, rng: torch.Generator) -> Tensor: ...
+
+
+@dataclass(frozen=True)
+class Optimised:
+    """DLG, P1: soft labels that start at random, U(0, 1), and are optimised with the images."""
+
+    optimised: bool = True
+    needs: frozenset[Capability] = frozenset({Capability.TRAINING})
+
+    def __call__(self, observation: Observation, order: list[str], classes: int, rng: torch.Generator) -> Tensor:
+        assert observation.training is not None
+        return torch.rand((observation.training.images, classes), generator=rng)
+
+
+@dataclass(frozen=True)
+class Inferred:
+    """iDLG for one image, restored counts for a batch: read from the last dense layer's update."""
+
+    optimised: bool = False
+    needs: frozenset[Capability] = frozenset({Capability.TRAINING, Capability.UPDATE})
+
+    def __call__(self, observation: Observation, order: list[str], classes: int, rng: torch.Generator) -> Tensor:
+        training, update = observation.training, observation.update
+        assert training is not None
+        assert update is not None
+        assert isinstance(training.optimiser, Sgd)
+        gradients = {name: update[name] / -training.optimiser.lr for name in order}
+        weight, bias = last_dense_layer(gradients, classes)
+        if training.images == 1 or bias is None:
+            return certain(torch.tensor([sign_label(weight, bias)] * training.images), classes)
+        # The model's mean prediction is not known; even odds are the guess of least harm.
+        counts = restored_counts(bias, training.images, torch.full((classes,), 1 / classes))
+        return certain(torch.repeat_interleave(torch.arange(classes), counts), classes)
+
+
+@dataclass(frozen=True)
+class Known:
+    """The true labels, as a capability that a study grants and its report states."""
+
+    optimised: bool = False
+    needs: frozenset[Capability] = frozenset({Capability.LABELS})
+
+    def __call__(self, observation: Observation, order: list[str], classes: int, rng: torch.Generator) -> Tensor:
+        assert observation.labels is not None
+        return certain(observation.labels, classes)
+
+
+def certain(labels: Tensor, classes: int) -> Tensor:
+    """Logits of labels that are not in doubt."""
+    return CERTAIN * torch.nn.functional.one_hot(labels, classes).float()

@@ -1,0 +1,94 @@
+"""Every registered attack: honest, repeatable, and without a trace on the evidence."""
+
+import hashlib
+from dataclasses import replace
+
+import pytest
+import torch
+
+from fluoroscope.adversary import THREATS, observe
+from fluoroscope.attacks import ATTACKS
+from fluoroscope.attacks.inversion.attack import Inversion
+from fluoroscope.attacks.inversion.engine import Budget
+from fluoroscope.data import Request, load
+from fluoroscope.errors import Unsupported
+from fluoroscope.federation.local_training import local_training
+from fluoroscope.models import build
+from fluoroscope.types import Architecture, Capability, LocalTraining, PrivateBatch, Sgd, UpdateRecord
+
+ARCHITECTURE = Architecture("small-cnn", 1, 2, 32)
+
+
+def rng() -> torch.Generator:
+    return torch.Generator().manual_seed(0)
+
+
+@pytest.fixture
+def victim() -> PrivateBatch:
+    return load("phantom/chest", Request(size=32, images=1, seed=3)).batch
+
+
+@pytest.fixture
+def record(victim) -> UpdateRecord:
+    model, training = build(ARCHITECTURE), LocalTraining(Sgd(0.05), 1, 1)
+    before = {name: value.detach().clone() for name, value in model.state_dict().items()}
+    after = local_training(model, before, victim, training, rng()).state
+    buffers = {name for name, _ in model.named_buffers()}
+
+    def part(state, of_buffers):
+        return {name: value for name, value in state.items() if (name in buffers) == of_buffers}
+
+    parts = (part(before, False), part(after, False), part(before, True), part(after, True))
+    return UpdateRecord(1, ("client-9",), ARCHITECTURE, training, *parts)
+
+
+def quick(name: str):
+    attack = ATTACKS.get(name)
+    return replace(attack, budget=Budget(5)) if isinstance(attack, Inversion) else attack
+
+
+def prior() -> torch.Tensor:
+    return load("phantom/chest", Request(size=32, images=8, seed=99)).batch.images.mean(0)
+
+
+def digest(record: UpdateRecord) -> str:
+    states = (record.state_before, record.state_after, record.buffers_before, record.buffers_after or {})
+    return hashlib.sha256(b"".join(v.numpy().tobytes() for s in states for v in s.values())).hexdigest()
+
+
+@pytest.mark.parametrize("name", list(ATTACKS))
+def test_the_guess_does_not_depend_on_the_truth(name, record, victim):
+    """The same guess after every image of the victim is overwritten: there is no path to it."""
+    seen = observe(record, THREATS.get("curious-server"), prior())
+    (with_truth,) = quick(name).run([seen], rng())
+    victim.images.zero_()
+    victim.labels.zero_()
+    (without,) = quick(name).run([seen], rng())
+    assert torch.equal(with_truth.images, without.images)
+    assert with_truth.objective == without.objective
+
+
+@pytest.mark.parametrize("name", list(ATTACKS))
+def test_evidence_is_left_as_it_was(name, record):
+    before = digest(record)
+    quick(name).run([observe(record, THREATS.get("curious-server"), prior())], rng())
+    assert digest(record) == before
+
+
+@pytest.mark.parametrize("name", list(ATTACKS))
+def test_a_guess_is_an_image_with_its_objective(name, record):
+    (guess,) = quick(name).run([observe(record, THREATS.get("curious-server"), prior())], rng())
+    assert guess.images.shape == (1, 1, 32, 32)
+    assert 0 <= guess.images.min() <= guess.images.max() <= 1
+    assert guess.objective == min(guess.restarts)
+    assert guess.objective <= guess.trace[0]
+
+
+@pytest.mark.parametrize("name", list(ATTACKS))
+def test_each_need_is_needed_and_named(name, record):
+    attack = quick(name)
+    for need in attack.needs:
+        known = THREATS.get("curious-server").without(need)
+        seen = observe(record, known, None if need is Capability.PRIOR else prior())
+        with pytest.raises(Unsupported, match=f"capability '{need.value}'"):
+            attack.run([seen], rng())
