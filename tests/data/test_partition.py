@@ -211,7 +211,8 @@ class TestP3:
         ],
     )
     def test_names_as_published(self, names):
-        P3Homogeneous(scale=0.02).divide(image_set([90] * 4, classes=names), 0)
+        partition = P3Homogeneous(scale=0.02).divide(image_set([90] * 4, classes=names), 0)
+        assert len(partition.clients) == 4
 
     def test_other_classes_are_refused(self):
         with pytest.raises(Misconfigured, match=r"need 4 classes .*made has 2"):

@@ -132,8 +132,10 @@ def test_a_run_without_a_whole_round_starts_anew(tmp_path):
     store = RecordStore(tmp_path / "run")
     store.begin(header("wrong"))
     store.begin(header("right"))
+    assert store.header.fingerprint == "right"
     (tmp_path / "bare/rounds").mkdir(parents=True)
     RecordStore(tmp_path / "bare").begin(header())
+    assert RecordStore(tmp_path / "bare").exists()
 
 
 def test_the_remedy_names_the_round_to_go_back_to(store):
