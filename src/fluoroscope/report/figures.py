@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import LogLocator, MaxNLocator
 
 # Okabe and Ito's palette and three more, told apart by people with any kind of colour vision; black is for means.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6D1F", "#7F7F7F", "#5E3C99")
@@ -31,6 +31,7 @@ def lines(series: Series, x_label: str, y_label: str, bold: str | None = None, l
     if log:
         axes.set_yscale("log")
         axes.yaxis.set_major_formatter("{x:g}")
+        axes.yaxis.set_minor_locator(LogLocator(subs=(2, 5)))  # more of them would lie on one another
         axes.yaxis.set_minor_formatter("{x:g}")
         axes.tick_params(axis="y", which="both", labelsize=8)
     axes.grid(alpha=0.25)
