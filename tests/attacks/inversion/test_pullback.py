@@ -1,6 +1,7 @@
 """The tangent sweeps against autograd's double backward, and both against the client's own training."""
 
 import copy
+from statistics import median
 
 import pytest
 import torch
@@ -236,17 +237,24 @@ def test_nothing_is_changed(kind):
 
 
 @pytest.mark.parametrize("name", ["small-cnn", "resnet18", "resnet18-gn"])
-def test_float32_is_close(name):
-    # One image for which no ReLU's input is so near 0 that the precisions disagree about its sign.
+def test_float32_loses_no_more_than_autograd_does(name):
+    """Over five batches: where a ReLU's input is near 0, the precisions disagree about its sign, for both alike."""
     model = network(name, 64)
-    pullback, found = TangentPullback(model), []
-    for dtype in (torch.float32, torch.float64):
-        state, (images, labels) = state_of(model, dtype), batch(1, 64, dtype=dtype, seed=7)
-        tape = pullback.forward(state, images, labels)
-        gradients, statistics = cotangents(tape)
-        found.append([x.double() for x in pullback.backward(tape, gradients, statistics)])
-        assert all(value.dtype == dtype for value in tape.gradients.values())
-    assert_close(*found, tolerance=1e-3)
+    errors = {TangentPullback: [], AutogradPullback: []}
+    for seed in range(5):
+        exact, _ = pulled(TangentPullback(model), model, torch.float64, seed)
+        for kind, found in errors.items():
+            rounded, tape = pulled(kind(model), model, torch.float32, seed)
+            assert all(value.dtype == torch.float32 for value in tape.gradients.values())
+            found.append(float((rounded.double() - exact).norm() / exact.norm()))
+    tangent, autograd = (median(found) for found in errors.values())
+    assert tangent < 3 * autograd
+
+
+def pulled(pullback, model, dtype, seed):
+    """The images' derivative for the batch of this seed, and the tape."""
+    tape = pullback.forward(state_of(model, dtype), *batch(1, 64, dtype=dtype, seed=seed))
+    return pullback.backward(tape, *cotangents(tape))[0], tape
 
 
 def test_statistics_alone():
