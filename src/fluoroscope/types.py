@@ -255,11 +255,19 @@ class Reconstruction:
     """An attacker's guess at the images behind an update."""
 
     images: Tensor
-    """(images, channels, height, width) in [0, 1]; the order means nothing."""
+    """(images, channels, height, width); the order means nothing. In [0, 1] where the attack holds them to it."""
     labels: Tensor | None
     objective: float
     """The attack's own objective at this guess: what restarts are chosen by."""
     restarts: tuple[float, ...] = ()
     """The objective that each restart reached."""
     trace: tuple[float, ...] = ()
-    """The objective by iteration, of the chosen restart."""
+    """The objective by iteration, of the chosen restart; so are the fields below."""
+    start: Tensor | None = None
+    """The images that the attack began with."""
+    last: Tensor | None = None
+    """The images that it ended with; `images` are its best, by its own objective."""
+    snapshots: Mapping[int, Tensor] = field(default_factory=dict)
+    """The images after so many iterations, where they were asked for."""
+    diverged: bool = False
+    """Met a number that is not finite, and ended at its best."""

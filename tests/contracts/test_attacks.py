@@ -10,13 +10,16 @@ from fluoroscope.adversary import THREATS, observe
 from fluoroscope.attacks import ATTACKS
 from fluoroscope.attacks.inversion.attack import Inversion
 from fluoroscope.attacks.inversion.engine import Budget
+from fluoroscope.attacks.span import Span
 from fluoroscope.data import Request, load
 from fluoroscope.errors import Unsupported
 from fluoroscope.federation.local_training import local_training
 from fluoroscope.models import build
 from fluoroscope.types import Architecture, Capability, LocalTraining, PrivateBatch, Sgd, UpdateRecord
 
-ARCHITECTURE = Architecture("small-cnn", 1, 2, 32)
+WITHOUT_BATCHNORM = {"r-gap", "dlg", "idlg", "sapag", "ag-tg", "ag-unif", "eucl-tg", "eucl-unif"}
+"""Attacks of papers that attack LeNet-5."""
+every_attack = pytest.mark.parametrize("name", list(ATTACKS))
 
 
 def rng() -> torch.Generator:
@@ -25,12 +28,22 @@ def rng() -> torch.Generator:
 
 @pytest.fixture
 def victim() -> PrivateBatch:
-    return load("phantom/chest", Request(size=32, images=1, seed=3)).batch
+    return patient(3)
 
 
 @pytest.fixture
-def record(victim) -> UpdateRecord:
-    model, training = build(ARCHITECTURE), LocalTraining(Sgd(0.05), 1, 1)
+def record(victim, name) -> UpdateRecord:
+    return recorded(name, victim)
+
+
+def patient(seed: int) -> PrivateBatch:
+    return load("phantom/chest", Request(size=32, images=1, seed=seed)).batch
+
+
+def recorded(name: str, victim: PrivateBatch) -> UpdateRecord:
+    """One step of the network that the attack is made for."""
+    architecture = Architecture("lenet5" if name in WITHOUT_BATCHNORM else "small-cnn", 1, 2, 32)
+    model, training = build(architecture), LocalTraining(Sgd(0.05), 1, 1)
     before = {name: value.detach().clone() for name, value in model.state_dict().items()}
     after = local_training(model, before, victim, training, rng()).state
     buffers = {name for name, _ in model.named_buffers()}
@@ -39,12 +52,12 @@ def record(victim) -> UpdateRecord:
         return {name: value for name, value in state.items() if (name in buffers) == of_buffers}
 
     parts = (part(before, False), part(after, False), part(before, True), part(after, True))
-    return UpdateRecord(1, ("client-9",), ARCHITECTURE, training, *parts)
+    return UpdateRecord(1, ("client-9",), architecture, training, *parts)
 
 
 def quick(name: str):
     attack = ATTACKS.get(name)
-    return replace(attack, budget=Budget(5)) if isinstance(attack, Inversion) else attack
+    return replace(attack, budget=Budget(3)) if isinstance(attack, Inversion | Span) else attack
 
 
 def prior() -> torch.Tensor:
@@ -56,7 +69,7 @@ def digest(record: UpdateRecord) -> str:
     return hashlib.sha256(b"".join(v.numpy().tobytes() for s in states for v in s.values())).hexdigest()
 
 
-@pytest.mark.parametrize("name", list(ATTACKS))
+@every_attack
 def test_the_guess_does_not_depend_on_the_truth(name, record, victim):
     """The same guess after every image of the victim is overwritten: there is no path to it."""
     seen = observe(record, THREATS.get("curious-server"), prior())
@@ -68,27 +81,53 @@ def test_the_guess_does_not_depend_on_the_truth(name, record, victim):
     assert with_truth.objective == without.objective
 
 
-@pytest.mark.parametrize("name", list(ATTACKS))
+@every_attack
 def test_evidence_is_left_as_it_was(name, record):
     before = digest(record)
     quick(name).run([observe(record, THREATS.get("curious-server"), prior())], rng())
     assert digest(record) == before
 
 
-@pytest.mark.parametrize("name", list(ATTACKS))
+@every_attack
 def test_a_guess_is_an_image_with_its_objective(name, record):
-    (guess,) = quick(name).run([observe(record, THREATS.get("curious-server"), prior())], rng())
+    attack = quick(name)
+    told = []
+    seen = observe(record, THREATS.get("curious-server"), prior())
+    (guess,) = attack.run([seen], rng(), lambda iteration, iterations: told.append((iteration, iterations)))
     assert guess.images.shape == (1, 1, 32, 32)
-    assert 0 <= guess.images.min() <= guess.images.max() <= 1
+    assert guess.images.isfinite().all()
+    assert guess.labels is None if name == "span" else guess.labels.shape == (1,)
     assert guess.objective == min(guess.restarts)
     assert guess.objective <= guess.trace[0]
+    assert told[-1][0] + 1 == told[-1][1]
+    if isinstance(attack, Inversion):
+        assert guess.objective < guess.trace[0], "a few iterations must bring it on"
+        assert guess.start is not None
+        assert guess.last is not None
+        assert not torch.equal(guess.start, guess.last)
+        if attack.box is not None:
+            assert 0 <= guess.images.min() <= guess.images.max() <= 1
 
 
-@pytest.mark.parametrize("name", list(ATTACKS))
+@every_attack
 def test_each_need_is_needed_and_named(name, record):
     attack = quick(name)
     for need in attack.needs:
         known = THREATS.get("curious-server").without(need)
         seen = observe(record, known, None if need is Capability.PRIOR else prior())
-        with pytest.raises(Unsupported, match=f"capability '{need.value}'"):
+        with pytest.raises(Unsupported, match=f"^{name} needs the capability '{need.value}'"):
             attack.run([seen], rng())
+
+
+@every_attack
+def test_a_neighbour_changes_nothing(name, record):
+    """The same guess alone and beside another observation, but for the rounding that one iteration brings."""
+    attack = quick(name)
+    attack = replace(attack, budget=Budget(1)) if isinstance(attack, Inversion) else attack
+    seen, other = (observe(r, THREATS.get("curious-server"), prior()) for r in (record, recorded(name, patient(4))))
+    (alone,), (beside, neighbour) = attack.run([seen], rng()), attack.run([seen, other], rng())
+    torch.testing.assert_close(alone.images, beside.images, atol=2e-3, rtol=2e-3)
+    _, last = attack.run([other, seen], rng())
+    torch.testing.assert_close(alone.images, last.images, atol=2e-3, rtol=2e-3)
+    if Capability.UPDATE in attack.needs:
+        assert not torch.allclose(beside.images, neighbour.images, atol=2e-3)

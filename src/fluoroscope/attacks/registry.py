@@ -5,6 +5,7 @@ from typing import Protocol
 
 import torch
 
+from fluoroscope.attacks.inversion.checkpoint import Checkpoint
 from fluoroscope.registry import Registry
 from fluoroscope.types import Capability, Observation, Reconstruction
 
@@ -16,8 +17,17 @@ class Attack(Protocol):
     def needs(self) -> frozenset[Capability]: ...
 
     def run(
-        self, observations: Sequence[Observation], rng: torch.Generator, on_iteration: Callable[[int, int], None]
-    ) -> list[Reconstruction]: ...
+        self,
+        observations: Sequence[Observation],
+        rng: torch.Generator,
+        on_iteration: Callable[[int, int], None] = ...,
+        checkpoint: Checkpoint | None = None,
+    ) -> list[Reconstruction]:
+        """A guess for each observation. `on_iteration` is told how many iterations of how many are done.
+
+        With a checkpoint, a run that was stopped goes on where it was.
+        """
+        ...
 
 
 ATTACKS: Registry[Attack] = Registry("attacks")

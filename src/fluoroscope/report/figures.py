@@ -1,9 +1,16 @@
-"""Figures as inline SVG: labelled, colour-blind safe, readable in print."""
+"""Figures as inline SVG, or as files: labelled, colour-blind safe, readable in print."""
 
 import io
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 
 import matplotlib as mpl
+import numpy as np
+import numpy.typing as npt
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator
 
@@ -13,6 +20,51 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
 
 Series = Mapping[str, Sequence[tuple[float, float]]]
 """Points (x, y) by the name of their line."""
+
+Image = npt.NDArray[np.float32]
+"""(channels, height, width) in [0, 1]."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """A value at x, and the ends of its interval where it has one. What is not finite is not drawn."""
+
+    x: float
+    y: float
+    low: float = math.nan
+    high: float = math.nan
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One set of axes with a line for each series; `levels` are dotted lines to compare with."""
+
+    title: str
+    x_label: str
+    y_label: str
+    series: Mapping[str, Sequence[Point]]
+    levels: Mapping[str, float] = field(default_factory=dict)
+    log_x: bool = False
+    log_y: bool = False
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A value by name, the ends of its interval, and what it is compared with (a prior's value, a paper's)."""
+
+    name: str
+    y: float
+    low: float = math.nan
+    high: float = math.nan
+    beside: float = math.nan
+
+
+@dataclass(frozen=True)
+class Tile:
+    """One image with what is said below it."""
+
+    image: Image
+    caption: str
 
 
 def lines(series: Series, x_label: str, y_label: str, bold: str | None = None, log: bool = False) -> str:
@@ -47,3 +99,105 @@ def svg(figure: Figure) -> str:
         figure.savefig(buffer, format="svg", metadata={"Date": None}, transparent=True)
     text = buffer.getvalue()
     return text[text.index("<svg") :]
+
+
+def panels(title: str, drawn: Sequence[Panel]) -> Figure:
+    """Panels side by side under one title, with one legend for all of them."""
+    columns = len(drawn) if len(drawn) < 4 else 2
+    rows = -(-len(drawn) // columns)
+    figure = Figure(figsize=(4.6 * columns + 1.2, 3.6 * rows + 0.8), layout="constrained")
+    figure.suptitle(title, fontsize=10, wrap=True)
+    styles: dict[str, int] = {}
+    grid = figure.subplots(rows, columns, squeeze=False)
+    for axes, panel in zip(grid.flat, drawn, strict=False):
+        _draw_panel(axes, panel, styles)
+    for unused in grid.flat[len(drawn) :]:
+        unused.set_axis_off()
+    handles = {label: h for axes in figure.axes for h, label in zip(*axes.get_legend_handles_labels(), strict=True)}
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=4, fontsize=8, frameon=False)
+    return figure
+
+
+def bars(title: str, drawn: Sequence[Bar], y_label: str, beside: str | None = None) -> Figure:
+    """A bar for each value with its interval; what it is compared with stands on it as a black mark."""
+    figure = Figure(figsize=(max(5.0, 0.55 * len(drawn) + 2), 4.6), layout="constrained")
+    figure.suptitle(title, fontsize=10, wrap=True)
+    axes = figure.subplots()
+    places = range(len(drawn))
+    axes.bar(places, [bar.y for bar in drawn], color=COLOURS[0], width=0.62)
+    for place, bar in enumerate(drawn):
+        if math.isfinite(bar.low) and math.isfinite(bar.high):
+            axes.vlines(place, bar.low, bar.high, color="#000000", linewidth=1.2)
+    compared = [(place, bar.beside) for place, bar in enumerate(drawn) if math.isfinite(bar.beside)]
+    if beside and compared:
+        xs, ys = zip(*compared, strict=True)
+        axes.scatter(xs, ys, marker="_", s=420, linewidth=2.4, color=COLOURS[1], label=beside)
+        axes.legend(fontsize=8, frameon=False, loc="lower right", bbox_to_anchor=(1.0, 1.0))
+    axes.axhline(0, color="#000000", linewidth=0.6)
+    axes.set_xticks(places, [bar.name for bar in drawn], rotation=35, ha="right", fontsize=8)
+    axes.set_ylabel(y_label)
+    _plain(axes)
+    return figure
+
+
+def gallery(title: str, rows: Mapping[str, Sequence[Tile]]) -> Figure:
+    """A row of captioned images for each name."""
+    columns = max(len(tiles) for tiles in rows.values())
+    figure = Figure(figsize=(1.65 * columns + 1.3, 1.95 * len(rows) + 0.7), layout="constrained")
+    figure.suptitle(title, fontsize=10, wrap=True)
+    grid = figure.subplots(len(rows), columns, squeeze=False)
+    for line, (name, tiles) in zip(grid, rows.items(), strict=True):
+        for axes in line:
+            axes.set_axis_off()
+        for axes, tile in zip(line, tiles, strict=False):
+            pixels = np.clip(np.nan_to_num(tile.image), 0, 1).transpose(1, 2, 0)
+            axes.imshow(pixels if pixels.shape[2] == 3 else pixels[:, :, 0], cmap="gray", vmin=0, vmax=1)
+            axes.text(0.5, -0.03, tile.caption, transform=axes.transAxes, ha="center", va="top", fontsize=7)
+        line[0].text(-0.08, 0.5, name, transform=line[0].transAxes, ha="right", va="center", rotation=90, fontsize=8)
+    return figure
+
+
+def write(figure: Figure, stem: Path) -> tuple[Path, Path]:
+    """The figure as STEM.png and STEM.svg."""
+    FigureCanvasAgg(figure)  # the figure draws itself: no window, and no pyplot to share with anyone
+    png, vector = stem.with_name(f"{stem.name}.png"), stem.with_name(f"{stem.name}.svg")
+    figure.savefig(png, dpi=130, facecolor="white")
+    vector.write_text(svg(figure), encoding="utf-8")
+    return png, vector
+
+
+def _draw_panel(axes: Axes, panel: Panel, styles: dict[str, int]) -> None:
+    for name, points in panel.series.items():
+        i = styles.setdefault(name, len(styles))  # a name keeps its colour from panel to panel
+        seen = [point for point in points if math.isfinite(point.y)]
+        colour = COLOURS[i % len(COLOURS)]
+        every = max(1, len(seen) // 12)
+        xs, ys = [p.x for p in seen], [p.y for p in seen]
+        axes.plot(
+            xs,
+            ys,
+            label=name,
+            color=colour,
+            linewidth=1.3,
+            marker=MARKERS[i % len(MARKERS)],
+            markersize=4,
+            markevery=every,
+        )
+        banded = [point for point in seen if math.isfinite(point.low) and math.isfinite(point.high)]
+        if banded:
+            lows, highs = [p.low for p in banded], [p.high for p in banded]
+            axes.fill_between([p.x for p in banded], lows, highs, color=colour, alpha=0.15, linewidth=0)
+    for i, (name, level) in enumerate(panel.levels.items()):
+        axes.axhline(level, color="#7F7F7F", linestyle=(":", "--")[i % 2], linewidth=1.2, label=name)
+    axes.set(title=panel.title, xlabel=panel.x_label, ylabel=panel.y_label)
+    axes.title.set_fontsize(9)
+    if panel.log_x:
+        axes.set_xscale("log")
+    if panel.log_y:
+        axes.set_yscale("log")
+    _plain(axes)
+
+
+def _plain(axes: Axes) -> None:
+    axes.grid(alpha=0.25)
+    axes.spines[["top", "right"]].set_visible(False)

@@ -9,6 +9,7 @@ from fluoroscope.attacks.inversion.distances import (
     Cosine,
     Gaussian,
     LayerL2,
+    RelativeLayerL2,
     SquaredL2,
 )
 from fluoroscope.errors import Misconfigured
@@ -27,6 +28,9 @@ def test_formulas():
     flat_a, flat_b = (torch.cat([v.flatten() for v in x]) for x in (A, B))
     assert SquaredL2()(A, B).item() == pytest.approx(sum(SQUARES))
     assert LayerL2()(A, B).item() == pytest.approx(sum(s**0.5 for s in SQUARES))
+    nothing = [torch.zeros_like(b) for b in B]
+    assert RelativeLayerL2()(nothing, B).item() == pytest.approx(1)
+    assert RelativeLayerL2()(A, B).item() == pytest.approx(float(LayerL2()(A, B) / LayerL2()(nothing, B)))
     assert Cosine()(A, B).item() == pytest.approx(1 - float(torch.nn.functional.cosine_similarity(flat_a, flat_b, 0)))
     fixed = sum((1 - torch.tensor(-s / 50).exp()) / (i + 1) for i, s in enumerate(SQUARES))
     assert Gaussian(50.0)(A, B).item() == pytest.approx(float(fixed))

@@ -172,7 +172,7 @@ def test_converged_rows_cost_nothing():
         now, state, _ = settings.step(now, state, evaluator(quadratic, calls))
     assert sum(1 in call for call in calls) == 1
     assert torch.equal(now[1], x[1])
-    assert state.converged[1]
+    assert state.rested[1]
 
 
 def test_nothing_changes_its_input():

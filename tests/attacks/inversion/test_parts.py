@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from fluoroscope.adversary import THREATS
-from fluoroscope.attacks.inversion.batchnorm import mismatch, propagated, recovered, values_a_channel
+from fluoroscope.attacks.inversion.batchnorm import averaged, mismatch, recovered, values_a_channel
 from fluoroscope.attacks.inversion.initialisation import INITIALISATIONS, Given, PriorImage
 from fluoroscope.attacks.inversion.labels import last_dense_layer, restored_counts, sign_label
 from fluoroscope.attacks.inversion.priors import GroupConsistency, SquaredNorm, TotalVariation
@@ -122,16 +122,16 @@ def test_one_step_gives_the_statistics_back_exactly():
     assert mismatch(found, {"1": far}).item() == pytest.approx(6.0)  # four channels: the norm of (3, 3, 3, 3)
 
 
-def test_several_steps_propagate_as_the_buffers_do():
+def test_several_steps_average_as_the_buffers_do():
+    """Batches of 2, 2 and 1: what is read off the buffers is the weighted mean of the steps."""
     model = batchnorm_network()
-    images = torch.rand(6, 1, 8, 8, generator=rng(), dtype=torch.float64)
-    batches = [(images[i : i + 2], torch.tensor([0, 1])) for i in (0, 2, 4)]
+    images = torch.rand(5, 1, 8, 8, generator=rng(), dtype=torch.float64)
+    batches = [(images[:2], torch.tensor([0, 1])), (images[2:4], torch.tensor([0, 1])), (images[4:], torch.tensor([0]))]
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    training, steps, state = LocalTraining(Sgd(0.1), 6, 2), [], before
+    training, steps, state = LocalTraining(Sgd(0.1), 5, 2), [], before
     for batch in batches:
         features = nn.functional.conv2d(batch[0], state["0.weight"], state["0.bias"])
-        steps.append(Statistics(features.mean((0, 2, 3)), features.var((0, 2, 3), correction=0)))
+        steps.append({"1": Statistics(features.mean((0, 2, 3)), features.var((0, 2, 3), correction=0))})
         state = train_on(model, state, [batch], training, rng()).state
-    mean, var = propagated(before, "1", steps, 0.1, count=72)
-    torch.testing.assert_close(mean, state["1.running_mean"])
-    torch.testing.assert_close(var, state["1.running_var"])
+    found = averaged(steps, [2, 2, 1], 0.1, counts={"1": 72})
+    torch.testing.assert_close(found, recovered(before, state, 1 - 0.9**3, {"1": 72}))

@@ -1,12 +1,16 @@
 """The simulated client: the objective's gradient is its derivative, and the truth is its minimum."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 from fluoroscope.adversary import THREATS, observe
+from fluoroscope.attacks.inversion.clients import client_for
 from fluoroscope.attacks.inversion.distances import Cosine, LayerL2, SquaredL2
 from fluoroscope.attacks.inversion.priors import TotalVariation
 from fluoroscope.attacks.inversion.simulation import Objective, OneStep
+from fluoroscope.attacks.inversion.unrolled import Unrolled
 from fluoroscope.errors import Unsupported
 from fluoroscope.federation.local_training import local_training
 from fluoroscope.models import build
@@ -67,8 +71,30 @@ def test_the_truth_is_a_minimum_at_zero(name, n):
     assert at_truth < 1e-3 * elsewhere
 
 
-def test_more_than_one_step_is_not_one_gradient():
-    with pytest.raises(Unsupported, match="made 2 steps of Sgd"):
-        OneStep(seen(2, LocalTraining(Sgd(0.1), 2, 1)), OBJECTIVES["both"])
-    with pytest.raises(Unsupported, match="made 1 steps of Adam"):
-        OneStep(seen(2, LocalTraining(Adam(0.1), 2, 2)), OBJECTIVES["both"])
+def test_the_client_that_is_simulated_is_the_one_that_was_seen():
+    both, merged = OBJECTIVES["both"], replace(OBJECTIVES["both"], steps="merged")
+    one, two = LocalTraining(Sgd(0.1, momentum=0.9), 2, 2), LocalTraining(Sgd(0.1), 2, 1)
+    adam, decayed = LocalTraining(Adam(0.1), 2, 2), LocalTraining(Sgd(0.1, weight_decay=0.1), 2, 2)
+    assert isinstance(client_for(seen(2, one), both), OneStep)
+    for training in (two, adam, decayed):
+        assert isinstance(client_for(seen(2, training), both), Unrolled)
+        assert isinstance(client_for(seen(2, training), merged), OneStep)
+
+
+def test_merged_steps_are_compared_with_their_mean():
+    """Of two images in steps of one, the mean gradient: near that of the two at once where no layer mixes images."""
+    training = LocalTraining(Sgd(1e-4), 2, 1, batchnorm="eval")
+    client = OneStep(seen(2, training), Objective(Cosine(), steps="merged"))
+    truth = batch(2)
+    certain = 50.0 * torch.nn.functional.one_hot(truth.labels, 2).float()
+    at_truth, _, _ = client.evaluate(truth.images, certain)
+    elsewhere, _, _ = client.evaluate(1 - truth.images, certain)
+    assert at_truth < 1e-3 * elsewhere
+
+
+def test_a_client_without_statistics_is_refused_where_nothing_else_is_compared():
+    silent = seen(2, LocalTraining(Sgd(0.1), 2, 2, batchnorm="eval"))
+    for kind in (OneStep, Unrolled):
+        with pytest.raises(Unsupported, match="BatchNorm in mode 'eval' gives none away"):
+            kind(silent, OBJECTIVES["statistics"])
+        assert kind(silent, OBJECTIVES["both"]).statistics == {}

@@ -2,30 +2,66 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from fluoroscope.attacks.inversion.engine import Budget, descend, one_by_one
+from fluoroscope.attacks.inversion.checkpoint import Checkpoint, FileKeeper
+from fluoroscope.attacks.inversion.clients import AnyObjective, blocks, client_for, row_evaluation
+from fluoroscope.attacks.inversion.descent import Optimiser
+from fluoroscope.attacks.inversion.digest import digest
+from fluoroscope.attacks.inversion.engine import Budget, Outcome, descend
+from fluoroscope.attacks.inversion.evaluation import Client, Layout
+from fluoroscope.attacks.inversion.group import grouped
 from fluoroscope.attacks.inversion.initialisation import Initialisation, PriorImage
 from fluoroscope.attacks.inversion.label_handling import LabelHandling, Optimised
 from fluoroscope.attacks.inversion.optimisers import Adam, Schedule
-from fluoroscope.attacks.inversion.simulation import Objective, OneStep
+from fluoroscope.attacks.inversion.priors import GroupConsistency
+from fluoroscope.attacks.inversion.stages import Polish
 from fluoroscope.attacks.needs import require
+from fluoroscope.errors import Misconfigured
+from fluoroscope.rng import generator
 from fluoroscope.types import Capability, Observation, Reconstruction
+
+OnIteration = Callable[[int, int], None]
+"""(iteration, of how many)."""
 
 
 @dataclass(frozen=True)
 class Inversion:
     """Start, labels, objective, optimiser and budget; the best of several restarts by the attack's own objective."""
 
-    objective: Objective
+    objective: AnyObjective
     start: Initialisation = field(default_factory=PriorImage)
     labels: LabelHandling = field(default_factory=Optimised)
-    optimiser: Adam = field(default_factory=lambda: Adam(0.1))
+    optimiser: Optimiser[Any] = field(default_factory=lambda: Adam(0.1))
     schedule: Schedule = field(default_factory=lambda: Schedule(warmup=20, decay="cosine"))
     budget: Budget = field(default_factory=lambda: Budget(300))
     restarts: int = 1
+    box: tuple[float, float] | None = (0.0, 1.0)
+    """What pixels are held to. DLG and P4 hold them to nothing, and their images may leave [0, 1]."""
+    label_pace: float = 1.0
+    """How far a label's logit moves for a pixel's step of 1."""
+    polish: Polish | None = None
+    """Where both terms are compared, leaves the gradient term to a second, short stage; None has it throughout."""
+    group: GroupConsistency | None = None
+    """Draws the restarts of one observation towards their mean."""
+    snapshots: int | None = None
+    """Keep the images every so many iterations."""
+    memory: int = 4 * 2**30
+    """Bytes that the rows evaluated at once may take."""
+    name: str = "this attack"
+    """What error messages call it."""
+
+    def __post_init__(self) -> None:
+        if self.box is not None and not self.optimiser.keeps_to_a_box:
+            raise Misconfigured(f"{type(self.optimiser).__name__} cannot keep to a box: set box=None, or use Adam.")
+        for key in ("restarts", "snapshots", "memory"):
+            value = getattr(self, key)
+            if value is not None and value < 1:
+                raise Misconfigured(f"{key} must be at least 1, not {value}.")
 
     @property
     def needs(self) -> frozenset[Capability]:
@@ -36,38 +72,84 @@ class Inversion:
         self,
         observations: Sequence[Observation],
         rng: torch.Generator,
-        on_iteration: Callable[[int, int], None] = lambda iteration, iterations: None,
+        on_iteration: OnIteration = lambda iteration, iterations: None,
+        checkpoint: Checkpoint | None = None,
     ) -> list[Reconstruction]:
-        """A reconstruction for every observation. Observations of different shapes run one after another."""
-        return [self._one(observation, rng, on_iteration) for observation in observations]
+        """A reconstruction for every observation; those that can be vectorised together run as one computation.
 
-    def _one(
-        self, observation: Observation, rng: torch.Generator, on_iteration: Callable[[int, int], None]
-    ) -> Reconstruction:
-        require("this attack", observation, sorted(self.needs))
-        client = OneStep(observation, self.objective)
-        order = [name for name, _ in client.model.named_parameters()]
-        images = torch.stack([self.start(observation, client.shape, rng) for _ in range(self.restarts)])
-        logits = torch.stack([self.labels(observation, order, client.classes, rng) for _ in range(self.restarts)])
+        An observation's draws depend on `rng`, on the update that was seen and on the number of the restart, so they
+        are the same whichever other observations stand beside it.
+        """
+        for observation in observations:
+            require(self.name, observation, sorted(self.needs))
+        if self.polish is not None and self.polish.applies(self.objective, observations):
+            return self.polish.run(self, observations, rng, on_iteration, checkpoint)
+        seed = int(torch.randint(2**62, (), generator=rng))
+        found: dict[int, Reconstruction] = {}
+        together = blocks(observations, self.objective)
+        for number, indices in enumerate(together):
+            part = [observations[i] for i in indices]
+            keeper = None if checkpoint is None else checkpoint.keeper(number, digest(self, part, seed))
+            report = partial(_report, on_iteration, number, len(together), self.budget.iterations)
+            found |= zip(indices, self._side_by_side(part, seed, report, keeper), strict=True)
+        if checkpoint is not None:
+            checkpoint.clear(len(together))
+        return [found[i] for i in range(len(observations))]
 
-        def evaluate(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-            value, to_images, to_logits = client.evaluate(x, y)
-            return value, to_images, to_logits if self.labels.optimised else torch.zeros_like(y)
-
+    def _side_by_side(
+        self,
+        observations: Sequence[Observation],
+        seed: int,
+        on_iteration: Callable[[int], None],
+        keeper: FileKeeper | None,
+    ) -> list[Reconstruction]:
+        clients = (client_for(observation, self.objective) for observation in observations)
+        first = next(clients)
+        owner = torch.arange(len(observations)).repeat_interleave(self.restarts)
+        drawn = [self._start(observations[i], first, seed, row % self.restarts) for row, i in enumerate(owner)]
+        images, logits = (torch.stack(parts) for parts in zip(*drawn, strict=True))
+        layout = Layout(first.shape, logits, self.labels.optimised, self.label_pace)
+        evaluate = row_evaluation(first, clients, owner, self.memory)
         outcome = descend(
-            one_by_one([evaluate] * self.restarts),
-            images,
-            logits,
+            layout.over(evaluate if self.group is None else grouped(evaluate, self.group, owner)),
+            layout.join(images, logits),
             self.optimiser,
             self.schedule,
             self.budget,
-            on_iteration=lambda i: on_iteration(i, self.budget.iterations),
+            (lambda x: x) if self.box is None else partial(layout.project, box=self.box),
+            on_iteration,
+            self.snapshots,
+            keeper,
         )
-        chosen = int(outcome.values.argmin())
-        return Reconstruction(
-            images=outcome.images[chosen],
-            labels=outcome.logits[chosen].argmax(1),
-            objective=float(outcome.values[chosen]),
-            restarts=tuple(outcome.values.tolist()),
-            trace=tuple(outcome.traces[:, chosen].tolist()),
-        )
+        return [_chosen(outcome, layout, owner == i) for i in range(len(observations))]
+
+    def _start(self, observation: Observation, client: Client, seed: int, restart: int) -> tuple[Tensor, Tensor]:
+        rng = generator(seed, digest(observation.update), "restart", restart)
+        order = [name for name, _ in client.model.named_parameters()]
+        images = self.start(observation, client.shape, rng)
+        return images, self.labels(observation, order, client.classes, rng)
+
+
+def _report(on_iteration: OnIteration, descent: int, descents: int, iterations: int, iteration: int) -> None:
+    on_iteration(descent * iterations + iteration, descents * iterations)
+
+
+def _chosen(outcome: Outcome, layout: Layout, mine: Tensor) -> Reconstruction:
+    """The restart of the lowest objective among one observation's rows."""
+    rows = mine.nonzero().squeeze(1)
+    row = rows[outcome.values[rows].argmin()][None]
+
+    def images(x: Tensor) -> Tensor:
+        return layout.images(x[row])[0]
+
+    return Reconstruction(
+        images=images(outcome.best),
+        labels=layout.labels(outcome.best[row], row)[0].argmax(1),
+        objective=float(outcome.values[row]),
+        restarts=tuple(outcome.values[rows].tolist()),
+        trace=tuple(outcome.traces[:, row[0]].tolist()),
+        start=images(outcome.start),
+        last=images(outcome.last),
+        snapshots={iterations: images(x) for iterations, x in outcome.snapshots.items()},
+        diverged=bool(outcome.diverged[row]),
+    )

@@ -47,15 +47,27 @@ def recovered(before: State, after: State, momentum: float, counts: Mapping[str,
     return found
 
 
-def propagated(
-    before: State, layer: str, steps: Sequence[Statistics], momentum: float, count: int
-) -> tuple[Tensor, Tensor]:
-    """The buffers after several steps: r_T = (1-m)^T r_0 + m sum_t (1-m)^(T-t) s_t. Differentiable in the steps."""
-    mean, var = before[f"{layer}.running_mean"], before[f"{layer}.running_var"]
-    for step in steps:
-        mean = (1 - momentum) * mean + momentum * step.mean
-        var = (1 - momentum) * var + momentum * step.var * (count / (count - 1))
-    return mean, var
+def averaged(
+    steps: Sequence[Mapping[str, Statistics]], images: Sequence[int], momentum: float, counts: Mapping[str, int]
+) -> dict[str, Statistics]:
+    """The mean of several steps' statistics as the buffers weigh them: what `recovered` reads off. Differentiable.
+
+    r_T = (1-m)^T r_0 + m sum_t (1-m)^(T-t) s_t, and the weights m (1-m)^(T-t) add up to 1 - (1-m)^T. `images` are the
+    sizes of the batches, `counts` the values a channel in the first. A smaller batch's variance counts as its
+    unbiased one, as in the buffer, on the first one's scale.
+    """
+    weights = [momentum * (1 - momentum) ** (len(steps) - 1 - t) for t in range(len(steps))]
+    weights = [weight / sum(weights) for weight in weights]
+    found = {}
+    for layer, first in counts.items():
+        sizes = [first * n // images[0] for n in images]
+        mean = [w * step[layer].mean for w, step in zip(weights, steps, strict=True)]
+        var = [
+            w * step[layer].var * (n / (n - 1) * (first - 1) / first)
+            for w, step, n in zip(weights, steps, sizes, strict=True)
+        ]
+        found[layer] = Statistics(torch.stack(mean).sum(0), torch.stack(var).sum(0))
+    return found
 
 
 def mismatch(ours: Mapping[str, Statistics], theirs: Mapping[str, Statistics]) -> Tensor:

@@ -44,6 +44,20 @@ class LayerL2:
         return _total([_root(_square(a, b)) for a, b in zip(simulated, seen, strict=True)])
 
 
+@DISTANCES.register("relative-layer-l2")
+@dataclass(frozen=True)
+class RelativeLayerL2:
+    """P1 eq. 2 as a share of what it is for no update at all: 1 for a guess that says nothing.
+
+    How long a gradient is depends on the network and on how far it is trained, and Adam's directions are longer still;
+    the other terms' weights must not depend on that.
+    """
+
+    def __call__(self, simulated: Layers, seen: Layers) -> Tensor:
+        size = _total([_root(b.square().sum()) for b in seen]).clamp_min(torch.finfo(seen[0].dtype).tiny)
+        return LayerL2()(simulated, seen) / size
+
+
 @DISTANCES.register("cosine")
 @dataclass(frozen=True)
 class Cosine:

@@ -2,15 +2,14 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from typing import Generic, Protocol
 
 import torch
 from torch import Tensor
 
-from fluoroscope.attacks.inversion.optimisers import Adam, Moments, Schedule
-
-Evaluate = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
-"""(images, logits of the labels, row numbers) of the rows that still run -> (values, image and logit gradients)."""
+from fluoroscope.attacks.inversion.descent import Evaluate, Optimiser, S
+from fluoroscope.attacks.inversion.optimisers import Schedule
 
 
 @dataclass(frozen=True)
@@ -22,70 +21,99 @@ class Budget:
     stagnation: int | None = None
     """Iterations without a new best value, problem by problem."""
 
+    def spent(self, iterations: int, seconds: float) -> bool:
+        return iterations >= self.iterations or (self.seconds is not None and seconds > self.seconds)
+
+
+@dataclass(frozen=True, eq=False)
+class Midway(Generic[S]):
+    """A descent between two iterations: all that it needs to go on."""
+
+    start: Tensor
+    x: Tensor
+    state: S
+    since: Tensor
+    """Iterations since each problem's last new best value."""
+    iterations: int = 0
+    seconds: float = 0.0
+    traces: tuple[Tensor, ...] = ()
+    """The values at the start of each iteration; NaN for a problem at rest."""
+    snapshots: dict[int, Tensor] = field(default_factory=dict)
+    """x after so many iterations."""
+
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """The best iterate of every problem by the attack's own objective. The first axis is the problem."""
+    """What became of every problem. The first axis of x is the problem."""
 
-    images: Tensor
-    logits: Tensor
+    start: Tensor
+    best: Tensor
+    """The best iterate by the attack's own objective."""
     values: Tensor
+    """The objective there."""
+    last: Tensor
+    """Where the descent ended; a diverged problem ended at its best."""
+    diverged: Tensor
     traces: Tensor
-    """(iterations, problems); NaN once a problem has stopped."""
+    """(iterations, problems): the objective at the start of each iteration; NaN once a problem rests."""
+    snapshots: dict[int, Tensor]
+
+
+class Keeper(Protocol[S]):
+    """Keeps a descent for later, in case that this one is stopped."""
+
+    def resume(self, fresh: Midway[S]) -> Midway[S]:
+        """Where an earlier run of the same descent was, or `fresh`."""
+        ...
+
+    def keep(self, midway: Midway[S]) -> None:
+        """Called after every iteration; it need not store every one."""
+        ...
 
 
 def descend(
     evaluate: Evaluate,
-    images: Tensor,
-    logits: Tensor,
-    optimiser: Adam,
+    x: Tensor,
+    optimiser: Optimiser[S],
     schedule: Schedule,
     budget: Budget,
-    box: tuple[float, float] | None = (0.0, 1.0),
+    project: Callable[[Tensor], Tensor] = lambda x: x,
     on_iteration: Callable[[int], None] = lambda iteration: None,
+    snapshots: int | None = None,
+    keeper: Keeper[S] | None = None,
 ) -> Outcome:
-    """Minimise from (problems, n, channels, height, width) images and (problems, n, classes) label logits."""
-    began = time.monotonic()
-    best_images, best_logits = images.clone(), logits.clone()
-    best = torch.full((len(images),), torch.inf)
-    since, traces = torch.zeros(len(images), dtype=torch.int64), []
-    image_moments, logit_moments = Moments.zero(images), Moments.zero(logits)
-    running = torch.ones(len(images), dtype=torch.bool)
-    for iteration in range(budget.iterations):
-        rows = running.nonzero().flatten()
-        values, to_images, to_logits = evaluate(images[rows], logits[rows], rows)
-        finite = values.isfinite() & to_images.flatten(1).isfinite().all(1) & to_logits.flatten(1).isfinite().all(1)
-        running[rows[~finite]] = False  # diverged: it rests at its best and disturbs nobody
-        better = finite & (values < best[rows])
-        won = rows[better]
-        best[won], best_images[won], best_logits[won] = values[better], images[won], logits[won]
-        since += 1
-        since[won] = 0
+    """Minimise from x (problems, dim); `snapshots` keeps x every so many iterations."""
+    now = Midway(x, x, optimiser.init(x), torch.zeros(len(x), dtype=torch.int64))
+    now = now if keeper is None else keeper.resume(now)
+    began = time.monotonic() - now.seconds
+    while not budget.spent(now.iterations, now.seconds) and bool(now.state.running.any()):
+        ran, best = now.state.running, now.state.best_values
+        factor = schedule.factor(now.iterations, budget.iterations)
+        x, state, values = optimiser.step(now.x, now.state, evaluate, factor)
+        since = torch.where(state.best_values < best, 0, now.since + 1)
         if budget.stagnation is not None:
-            running &= since < budget.stagnation
-        trace = torch.full((len(images),), torch.nan)
-        trace[rows] = values
-        traces.append(trace)
-        on_iteration(iteration)
-        late = budget.seconds is not None and time.monotonic() - began > budget.seconds
-        if late or not running.any():
-            break
-        factor = schedule.factor(iteration, budget.iterations)
-        full_images, full_logits = torch.zeros_like(images), torch.zeros_like(logits)
-        full_images[rows[finite]], full_logits[rows[finite]] = to_images[finite], to_logits[finite]
-        images, image_moments = optimiser.step(images, full_images, image_moments, factor)
-        logits, logit_moments = optimiser.step(logits, full_logits, logit_moments, factor)
-        if box is not None:
-            images = images.clamp(*box)
-    return Outcome(best_images, best_logits, best, torch.stack(traces))
-
-
-def one_by_one(evaluators: list[Callable[[Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]]) -> Evaluate:
-    """For problems that fill the machine by themselves: each row by its own evaluator, one after another."""
-
-    def evaluate(images: Tensor, logits: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        found = [evaluators[int(row)](x, y) for x, y, row in zip(images, logits, rows, strict=True)]
-        values, to_images, to_logits = zip(*found, strict=True)
-        return torch.stack(values), torch.stack(to_images), torch.stack(to_logits)
-
-    return evaluate
+            state = replace(state, rested=state.rested | (since >= budget.stagnation))
+        now = Midway(
+            start=now.start,
+            x=project(x),
+            state=state,
+            since=since,
+            iterations=now.iterations + 1,
+            seconds=time.monotonic() - began,
+            traces=(*now.traces, torch.where(ran, values, torch.nan)),
+            snapshots=now.snapshots,
+        )
+        if snapshots is not None and now.iterations % snapshots == 0:
+            now = replace(now, snapshots={**now.snapshots, now.iterations: now.x})
+        if keeper is not None:
+            keeper.keep(now)
+        on_iteration(now.iterations - 1)
+    return Outcome(
+        start=now.start,
+        best=now.state.best_x,
+        values=now.state.best_values,
+        last=now.x,
+        diverged=now.state.diverged,
+        traces=torch.stack(now.traces) if now.traces else x.new_zeros(0, len(x)),
+        snapshots=now.snapshots,
+    )

@@ -11,8 +11,8 @@ from fluoroscope.errors import Misconfigured
 from fluoroscope.registry import Registry
 from fluoroscope.types import Capability, Observation
 
-Shape = tuple[int, int, int, int]
-"""Images, channels, height, width."""
+Shape = tuple[int, ...]
+"""Images, channels, height, width; of labels: images, classes."""
 
 
 class Initialisation(Protocol):
@@ -27,10 +27,22 @@ INITIALISATIONS: Registry[type[Initialisation]] = Registry("initialisations")
 @INITIALISATIONS.register("normal")
 @dataclass(frozen=True)
 class Normal:
-    """N(0, 1) for every pixel."""
+    """N(0, 1) for every pixel, or about another mean."""
+
+    mean: float = 0.0
+    deviation: float = 1.0
 
     def __call__(self, observation: Observation, shape: Shape, rng: torch.Generator) -> Tensor:
-        return torch.randn(shape, generator=rng)
+        return self.mean + self.deviation * torch.randn(shape, generator=rng)
+
+
+@INITIALISATIONS.register("unit")
+@dataclass(frozen=True)
+class Unit:
+    """U(0, 1) for every value, as it is drawn (P1's labels)."""
+
+    def __call__(self, observation: Observation, shape: Shape, rng: torch.Generator) -> Tensor:
+        return torch.rand(shape, generator=rng)
 
 
 @INITIALISATIONS.register("uniform")
@@ -66,9 +78,7 @@ class PriorImage:
         start = prior.expand(shape).clone()
         if shape[0] == 1:
             return start
-        coarse = torch.randn((shape[0], 1, 8, 8), generator=rng)
-        bumps = torch.nn.functional.interpolate(coarse, size=shape[2:], mode="bicubic", align_corners=False)
-        return (start + self.noise * bumps).clamp(0, 1)
+        return (start + self.noise * smooth_noise(shape, rng)).clamp(0, 1)
 
 
 @INITIALISATIONS.register("given")
@@ -82,6 +92,12 @@ class Given:
         if tuple(self.images.shape) != shape:
             raise Misconfigured(f"the given start has shape {tuple(self.images.shape)}, the attack needs {shape}.")
         return self.images.clone()
+
+
+def smooth_noise(shape: Shape, rng: torch.Generator) -> Tensor:
+    """(n, 1, height, width) bumps of about unit size, an eighth of the image wide."""
+    coarse = torch.randn((shape[0], 1, 8, 8), generator=rng)
+    return torch.nn.functional.interpolate(coarse, size=shape[2:], mode="bicubic", align_corners=False)
 
 
 def stretched(values: Tensor) -> Tensor:

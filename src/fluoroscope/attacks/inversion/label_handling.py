@@ -1,12 +1,14 @@
 """What an optimisation attack does about the labels: optimise them, read them from the update, or know them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
+from fluoroscope.attacks.inversion.initialisation import Initialisation, Unit
 from fluoroscope.attacks.inversion.labels import last_dense_layer, restored_counts, sign_label
+from fluoroscope.errors import Unsupported
 from fluoroscope.types import Capability, Observation, Sgd
 
 CERTAIN = 50.0
@@ -27,14 +29,16 @@ class LabelHandling(Protocol):
 
 @dataclass(frozen=True)
 class Optimised:
-    """DLG, P1: soft labels that start at random, U(0, 1), and are optimised with the images."""
+    """DLG, P1, P4: the logits of soft labels, which start at random and are optimised with the images."""
 
+    start: Initialisation = field(default_factory=Unit)
+    """P4 eq. 2 draws them as it draws the image, each vector scaled to [0, 1]."""
     optimised: bool = True
     needs: frozenset[Capability] = frozenset({Capability.TRAINING})
 
     def __call__(self, observation: Observation, order: list[str], classes: int, rng: torch.Generator) -> Tensor:
         assert observation.training is not None
-        return torch.rand((observation.training.images, classes), generator=rng)
+        return self.start(observation, (observation.training.images, classes), rng)
 
 
 @dataclass(frozen=True)
@@ -48,8 +52,13 @@ class Inferred:
         training, update = observation.training, observation.update
         assert training is not None
         assert update is not None
-        assert isinstance(training.optimiser, Sgd)
-        gradients = {name: update[name] / -training.optimiser.lr for name in order}
+        if not isinstance(training.optimiser, Sgd):
+            raise Unsupported(
+                f"labels cannot be read from an update by {type(training.optimiser).__name__}, which is no multiple of "
+                "a gradient: grant them with --grant labels, or choose an attack that optimises them, such as dlg."
+            )
+        # Of several steps, the mean gradient; exact for one.
+        gradients = {name: update[name] / (-training.optimiser.lr * training.steps) for name in order}
         weight, bias = last_dense_layer(gradients, classes)
         if training.images == 1 or bias is None:
             return certain(torch.tensor([sign_label(weight, bias)] * training.images), classes)
@@ -68,6 +77,18 @@ class Known:
     def __call__(self, observation: Observation, order: list[str], classes: int, rng: torch.Generator) -> Tensor:
         assert observation.labels is not None
         return certain(observation.labels, classes)
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """DeepInversion: nobody's labels; every class in its turn."""
+
+    optimised: bool = False
+    needs: frozenset[Capability] = frozenset({Capability.TRAINING})
+
+    def __call__(self, observation: Observation, order: list[str], classes: int, rng: torch.Generator) -> Tensor:
+        assert observation.training is not None
+        return certain(torch.arange(observation.training.images) % classes, classes)
 
 
 def certain(labels: Tensor, classes: int) -> Tensor:

@@ -7,6 +7,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from fluoroscope.attacks.inversion.descent import Evaluate, Progress, measure, untouched
+
 
 @dataclass(frozen=True)
 class Schedule:
@@ -26,9 +28,19 @@ class Schedule:
         return rise
 
 
+@dataclass(frozen=True, eq=False)
+class Moments(Progress):
+    """Adam's memory."""
+
+    count: Tensor
+    """Steps so far, of every row."""
+    first: Tensor
+    second: Tensor
+
+
 @dataclass(frozen=True)
 class Adam:
-    """Adam; `signed` takes the sign of the gradient, `weight_decay` makes it AdamW. Elementwise: problems never mix."""
+    """Adam; `signed` takes the sign of the gradient, `weight_decay` makes it AdamW. One evaluation a step."""
 
     lr: float
     betas: tuple[float, float] = (0.9, 0.999)
@@ -36,26 +48,33 @@ class Adam:
     weight_decay: float = 0.0
     signed: bool = False
 
-    def step(self, x: Tensor, gradient: Tensor, moments: "Moments", factor: float) -> tuple[Tensor, "Moments"]:
-        """The next iterate and what to remember; nothing is changed in place."""
+    @property
+    def keeps_to_a_box(self) -> bool:
+        return True
+
+    def init(self, x: Tensor) -> Moments:
+        """A fresh state for `x` (rows, dim)."""
+        count = torch.zeros(len(x), dtype=torch.int64, device=x.device)
+        zero = torch.zeros_like(x)
+        return Moments(**untouched(x), count=count, first=zero, second=zero).copy()
+
+    @torch.no_grad()
+    def step(
+        self, x: Tensor, state: Moments, evaluate: Evaluate, factor: float = 1.0
+    ) -> tuple[Tensor, Moments, Tensor]:
+        """One step of every row that runs; the values at the old x."""
+        x, state = x.clone(), state.copy()
+        rows = state.running.nonzero().squeeze(1)
+        value, gradient, rows = measure(x, state, rows, evaluate)
+        state.values[rows] = value
         beta1, beta2 = self.betas
         gradient = gradient.sign() if self.signed else gradient
-        count = moments.count + 1
-        first = beta1 * moments.first + (1 - beta1) * gradient
-        second = beta2 * moments.second + (1 - beta2) * gradient.square()
-        direction = (first / (1 - beta1**count)) / ((second / (1 - beta2**count)).sqrt() + self.eps)
+        state.count[rows] += 1
+        state.first[rows] = beta1 * state.first[rows] + (1 - beta1) * gradient
+        state.second[rows] = beta2 * state.second[rows] + (1 - beta2) * gradient.square()
+        count = state.count[rows, None].double()
+        unbiased = (state.second[rows] / (1 - beta2**count).to(x)).sqrt() + self.eps
+        direction = state.first[rows] / (1 - beta1**count).to(x) / unbiased
         lr = self.lr * factor
-        return x * (1 - lr * self.weight_decay) - lr * direction, Moments(count, first, second)
-
-
-@dataclass(frozen=True, eq=False)
-class Moments:
-    """Adam's memory."""
-
-    count: int
-    first: Tensor
-    second: Tensor
-
-    @staticmethod
-    def zero(x: Tensor) -> "Moments":
-        return Moments(0, torch.zeros_like(x), torch.zeros_like(x))
+        x[rows] = x[rows] * (1 - lr * self.weight_decay) - lr * direction
+        return x, state, state.values

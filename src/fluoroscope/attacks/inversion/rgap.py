@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
-from scipy import sparse
 from torch import Tensor, fx, nn
 
+from fluoroscope.attacks.inversion.deconvolution import NOISE, before_convolution, padding
 from fluoroscope.errors import BadInput, Unsupported
 from fluoroscope.types import State
 
@@ -21,12 +21,6 @@ WORKS = (
     "one after another, with a dense layer that has a bias at the end: model lenet5 is one. For others use an "
     "optimisation attack, such as dlg."
 )
-NOISE = 1e-6
-"""Relative error of what the client sends (float32) and of what earlier layers recovered: it weighs the equations."""
-PRIOR = 4.0
-"""1 / variance."""
-REFINEMENTS = 3
-"""Newton steps on a quadratic: one would do, were the systems not stiff."""
 EXPLAINED = 1e-2
 """How far the recovered image's gradient may be from the one seen."""
 RANK_ONE = 1e-3
@@ -65,7 +59,7 @@ def recover(
             weight, bias = known[f"{name}.weight"], known.get(f"{name}.bias")
             output = value if bias is None else value - bias[:, None, None]
             try:
-                value, delta = _before_convolution(layer, weight, seen[f"{name}.weight"], output, delta, error, before)
+                value, delta = before_convolution(layer, weight, seen[f"{name}.weight"], output, delta, error, before)
             except torch.linalg.LinAlgError as failure:  # type: ignore[attr-defined]  # its stub does not export it
                 raise Unsupported(f"R-GAP cannot invert layer {name}: its units are saturated. {WORKS}") from failure
         else:
@@ -175,17 +169,12 @@ def _shapes(layers: list[tuple[str, nn.Module]], shape: tuple[int, int, int]) ->
 
 def _after(layer: nn.Module, shape: tuple[int, ...]) -> tuple[int, ...]:
     if isinstance(layer, nn.Conv2d):
-        settings = zip(shape[1:], _padding(layer), layer.dilation, layer.kernel_size, layer.stride, strict=True)
+        settings = zip(shape[1:], padding(layer), layer.dilation, layer.kernel_size, layer.stride, strict=True)
         sides = [(n + 2 * p - d * (k - 1) - 1) // s + 1 for n, p, d, k, s in settings]
         return (layer.out_channels, *sides)
     if isinstance(layer, nn.Linear):
         return (layer.out_features,)
     return (math.prod(shape),) if isinstance(layer, nn.Flatten) else shape
-
-
-def _padding(layer: nn.Conv2d) -> tuple[int, ...]:
-    assert not isinstance(layer.padding, str)  # _invertible let no name through
-    return layer.padding
 
 
 def _read_head(name: str, known: State, seen: State) -> tuple[Tensor, Tensor, int]:
@@ -203,95 +192,3 @@ def _read_head(name: str, known: State, seen: State) -> tuple[Tensor, Tensor, in
             "from more images, further steps or a defence. Use an optimisation attack, such as dlg."
         )
     return features, delta @ known[f"{name}.weight"], int(delta.argmin())
-
-
-def _before_convolution(
-    layer: nn.Conv2d,
-    weight: Tensor,
-    gradient: Tensor,
-    output: Tensor,
-    delta: Tensor,
-    error: Tensor,
-    shape: tuple[int, ...],
-) -> tuple[Tensor, Tensor]:
-    """The most likely input x given its weight gradient, delta * x, and its output, weight * x; and its own delta.
-
-    Each equation weighs as much as it is exact. A faint prior, N(1/2, 1/4), settles pixels that no window touches.
-    """
-    out, channels, *_ = weight.shape
-    pixels = shape[1] * shape[2]
-    index = torch.arange(1, pixels + 1, dtype=torch.float64).reshape(1, 1, *shape[1:])
-    window = F.unfold(index, layer.kernel_size, layer.dilation, _padding(layer), layer.stride)[0].long()  # 0: padding
-    taps, positions = window.shape
-
-    # (out taps, pixels), the same for every input channel: the weight gradient is a correlation with delta.
-    by_gradient = torch.zeros(out, taps, pixels + 1, dtype=torch.float64)
-    by_gradient.scatter_(2, window.expand(out, -1, -1), delta.reshape(out, 1, positions).expand(-1, taps, -1))
-    by_gradient = by_gradient[..., 1:].reshape(out * taps, pixels)
-    seen = gradient.reshape(out, channels, taps).transpose(1, 2).reshape(out * taps, channels)
-    sure = float((NOISE * seen.square().mean().sqrt()) ** -2)
-
-    by_output = _forward_matrix(window, weight.reshape(out, channels, taps), pixels)
-    certain = error.flatten() ** -2
-
-    def pull(x: Tensor) -> Tensor:
-        """Minus the gradient of the squared errors at x (channels, pixels)."""
-        by_prior = PRIOR * (0.5 - x)
-        by_weights = sure * (by_gradient.T @ (seen - by_gradient @ x.T)).T
-        missing = certain * (output.flatten() - torch.from_numpy(by_output @ x.flatten().numpy()))
-        return by_prior + by_weights + torch.from_numpy(by_output.T @ missing.numpy()).reshape(x.shape)
-
-    curvature = sure * by_gradient.T @ by_gradient
-    solve = (_solve_by_output if out * positions < channels * pixels else _solve_by_input)(
-        curvature, by_output, certain
-    )
-    x = torch.full((channels, pixels), 0.5, dtype=torch.float64)
-    for _ in range(REFINEMENTS):
-        x = x + solve(pull(x))
-    return x.reshape(shape), torch.from_numpy(by_output.T @ delta.flatten().numpy()).reshape(shape)
-
-
-def _forward_matrix(window: Tensor, weight: Tensor, pixels: int) -> sparse.csr_array:
-    """The convolution as a sparse matrix: (out positions) x (channels pixels)."""
-    out, channels, taps = weight.shape
-    positions = window.shape[1]
-    full = (out, channels, taps, positions)
-    row = (torch.arange(out)[:, None] * positions + torch.arange(positions))[:, None, None, :].expand(full)
-    column = (torch.arange(channels)[:, None, None] * pixels + window - 1)[None].expand(full)
-    inside = (window > 0).expand(full)
-    entries = weight[..., None].expand(full)[inside].numpy(), (row[inside].numpy(), column[inside].numpy())
-    return sparse.csr_array(entries, shape=(out * positions, channels * pixels))
-
-
-Solve = Callable[[Tensor], Tensor]
-
-
-def _solve_by_input(curvature: Tensor, by_output: sparse.csr_array, certain: Tensor) -> Solve:
-    """Normal equations over the inputs: for layers that put out at least as much as they take in."""
-    normal = torch.from_numpy((by_output.T @ (by_output * certain[:, None].numpy())).toarray())
-    pixels = len(curvature)
-    for start in range(0, len(normal), pixels):
-        normal[start : start + pixels, start : start + pixels] += curvature
-    normal.diagonal().add_(PRIOR)
-    factor = torch.linalg.cholesky(normal)
-    return lambda pulled: torch.cholesky_solve(pulled.reshape(-1, 1), factor).reshape(pulled.shape)
-
-
-def _solve_by_output(curvature: Tensor, by_output: sparse.csr_array, certain: Tensor) -> Solve:
-    """The same through the outputs (Woodbury): for layers that put out less, where the weight gradient says more."""
-    strength, basis = torch.linalg.eigh(curvature)
-    spread = (basis / (PRIOR + strength.clamp(min=0))) @ basis.T  # covariance of a channel, given the weight gradient
-    forward = torch.from_numpy(by_output.toarray()).reshape(by_output.shape[0], -1, len(curvature))
-    spread_forward = (forward @ spread).flatten(1)
-    gram = spread_forward @ forward.flatten(1).T
-    gram.diagonal().add_(1 / certain)
-    factor = torch.linalg.cholesky(gram)
-
-    def solve(pulled: Tensor) -> Tensor:
-        first = pulled @ spread
-        missing = torch.from_numpy(by_output @ first.flatten().numpy())
-        correction = spread_forward.T @ torch.cholesky_solve(missing[:, None], factor)
-        step: Tensor = first - correction.reshape(pulled.shape)
-        return step
-
-    return solve

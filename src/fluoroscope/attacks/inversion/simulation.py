@@ -1,19 +1,20 @@
 """The client's one step as an attacker simulates it: value and exact gradient of an objective in images and labels."""
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 import torch
 from torch import Tensor
 
-from fluoroscope.attacks.inversion.batchnorm import mismatch, recovered, values_a_channel
+from fluoroscope.attacks.inversion.batchnorm import mismatch
 from fluoroscope.attacks.inversion.distances import Distance
+from fluoroscope.attacks.inversion.evidence import direction, statistics
 from fluoroscope.attacks.inversion.priors import Prior
 from fluoroscope.attacks.inversion.pullback import Statistics, StatisticsPullback, pullback_for
 from fluoroscope.attacks.needs import require
-from fluoroscope.errors import Unsupported
 from fluoroscope.federation.local_training import client_mode
 from fluoroscope.models import build
-from fluoroscope.types import Capability, Observation, Sgd
+from fluoroscope.types import Capability, Observation
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,8 @@ class Objective:
     batchnorm_weight: float = 0.0
     """A layer's mismatch is a norm over channels, so this weighs the sum over all layers (P1 eq. 5)."""
     priors: tuple[Prior, ...] = field(default=())
+    steps: Literal["unrolled", "interpolated", "merged"] = "unrolled"
+    """How a round that is not one step of SGD is simulated: step by step, or as one step on all its images."""
 
     @property
     def needs(self) -> frozenset[Capability]:
@@ -35,32 +38,26 @@ class Objective:
 
 
 class OneStep:
-    """One observation of one SGD step, with what of it the objective compares."""
+    """One observation of one SGD step, with what of it the objective compares.
+
+    Of any other round it is an approximation, P1's: all images are one batch, whose gradient is compared with the mean
+    direction of the steps, and whose statistics with the one estimate that the buffers give.
+    """
 
     def __init__(self, observation: Observation, objective: Objective) -> None:
         require("this objective", observation, objective.needs)
         architecture, training = observation.architecture, observation.training
         assert architecture is not None
         assert training is not None
-        if training.steps != 1 or not isinstance(training.optimiser, Sgd):
-            raise Unsupported(
-                f"the client made {training.steps} steps of {type(training.optimiser).__name__}; an attack on one "
-                "step sees one gradient only where the client made one step of Sgd."
-            )
         self.objective = objective
         self.shape = (training.images, architecture.channels, architecture.size, architecture.size)
         self.classes = architecture.classes
         self.model = client_mode(build(architecture), training)
         self.state = {**(observation.state_before or {}), **(observation.buffers_before or {})}
-        # P4: the gradient itself; a step of plain SGD is -lr times it.
-        update = observation.update or {}
-        names = [name for name, _ in self.model.named_parameters()]
-        self.seen = {name: update[name] / -training.optimiser.lr for name in names} if objective.distance else {}
+        self.seen = direction(observation, self.model) if objective.distance else {}
         self.statistics: dict[str, Statistics] = {}
         if objective.batchnorm_weight:
-            counts = values_a_channel(self.model, torch.zeros(self.shape))
-            before, after = observation.buffers_before or {}, observation.buffers_after or {}
-            self.statistics = recovered(before, after, training.batchnorm_momentum, counts)
+            self.statistics = statistics(observation, self.model, alone=objective.distance is None)
         self._whole = pullback_for(self.model) if objective.distance else None
         self._only_statistics = StatisticsPullback(self.model)
 

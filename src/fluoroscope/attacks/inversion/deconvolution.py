@@ -1,0 +1,134 @@
+"""The way back through a convolution: its input from its weight gradient and its output, by least squares."""
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.grad import conv2d_input
+
+NOISE = 1e-6
+"""Relative error of what the client sends (float32) and of what earlier layers recovered: it weighs the equations."""
+PRIOR = 4.0
+"""1 / variance."""
+REFINEMENTS = 3
+"""Newton steps on a quadratic: one would do, were the systems not stiff."""
+SCATTER = 100
+"""Adding to an entry of a matrix costs about as much as so many multiplications of a matrix product."""
+
+
+def padding(layer: nn.Conv2d) -> tuple[int, ...]:
+    """As numbers."""
+    assert not isinstance(layer.padding, str)  # R-GAP lets no name through
+    return layer.padding
+
+
+def before_convolution(
+    layer: nn.Conv2d,
+    weight: Tensor,
+    gradient: Tensor,
+    output: Tensor,
+    delta: Tensor,
+    error: Tensor,
+    shape: tuple[int, ...],
+) -> tuple[Tensor, Tensor]:
+    """The most likely input x given its weight gradient, delta * x, and its output, weight * x; and its own delta.
+
+    Each equation weighs as much as it is exact. A faint prior, N(1/2, 1/4), settles pixels that no window touches.
+    """
+    out, channels, *_ = weight.shape
+    pixels = shape[1] * shape[2]
+    index = torch.arange(1, pixels + 1, dtype=torch.float64).reshape(1, 1, *shape[1:])
+    window = F.unfold(index, layer.kernel_size, layer.dilation, padding(layer), layer.stride)[0].long()  # 0: padding
+    taps, positions = window.shape
+
+    def forward(x: Tensor) -> Tensor:
+        return F.conv2d(x.reshape(1, *shape), weight, None, layer.stride, padding(layer), layer.dilation)[0]
+
+    def back(y: Tensor) -> Tensor:
+        """The transpose of `forward`."""
+        at = y.reshape(1, *output.shape)
+        x: Tensor = conv2d_input((1, *shape), weight, at, layer.stride, padding(layer), layer.dilation)  # type: ignore[no-untyped-call]
+        return x.reshape(channels, pixels)
+
+    # (out taps, pixels), the same for every input channel: the weight gradient is a correlation with delta.
+    by_gradient = torch.zeros(out, taps, pixels + 1, dtype=torch.float64)
+    by_gradient.scatter_(2, window.expand(out, -1, -1), delta.reshape(out, 1, positions).expand(-1, taps, -1))
+    by_gradient = by_gradient[..., 1:].reshape(out * taps, pixels)
+    seen = gradient.reshape(out, channels, taps).transpose(1, 2).reshape(out * taps, channels)
+    sure = float((NOISE * seen.square().mean().sqrt()) ** -2)
+    certain = error**-2
+
+    def pull(x: Tensor) -> Tensor:
+        """Minus the gradient of the squared errors at x (channels, pixels)."""
+        by_weights = sure * (by_gradient.T @ (seen - by_gradient @ x.T)).T
+        return PRIOR * (0.5 - x) + by_weights + back(certain * (output - forward(x)))
+
+    curvature = sure * by_gradient.T @ by_gradient
+    by_taps = weight.flatten(2)
+    if out * positions < channels * pixels:
+        solve = _solve_by_output(curvature, by_taps, window, certain.flatten(), forward, back)
+    else:
+        solve = _solve_by_input(curvature, by_taps, window, certain.flatten(1))
+    x = torch.full((channels, pixels), 0.5, dtype=torch.float64)
+    for _ in range(REFINEMENTS):
+        x = x + solve(pull(x))
+    return x.reshape(shape), back(delta).reshape(shape)
+
+
+Map = Callable[[Tensor], Tensor]
+
+
+def _solve_by_input(curvature: Tensor, weight: Tensor, window: Tensor, certain: Tensor) -> Map:
+    """Normal equations over the inputs: for layers that put out at least as much as they take in."""
+    out, channels, taps = weight.shape
+    (_, positions), pixels = window.shape, len(curvature)
+    unknowns = channels * pixels
+    if SCATTER * positions * (channels * taps) ** 2 < out * positions * unknowns**2:  # few taps: window by window
+        of_window = weight.flatten(1)
+        products = torch.einsum("op,oa,ob->pab", certain, of_window, of_window)
+        column = (torch.arange(channels)[:, None, None] * (pixels + 1) + window).flatten(0, 1).T  # (positions, taps)
+        entry = column[:, :, None] * (channels * (pixels + 1)) + column[:, None]
+        padded = torch.zeros(channels * (pixels + 1), channels * (pixels + 1), dtype=torch.float64)
+        padded.view(-1).index_add_(0, entry.flatten(), products.flatten())
+        inside = padded.reshape(channels, pixels + 1, channels, pixels + 1)[:, 1:, :, 1:]
+        normal = inside.reshape(unknowns, unknowns)
+    else:
+        full = torch.zeros(out, positions, channels, pixels + 1, dtype=torch.float64)
+        index = window.T[:, None].expand(out, positions, channels, taps)
+        full.scatter_(3, index, weight[:, None].expand(out, positions, channels, taps))
+        forward = full[..., 1:].reshape(out * positions, unknowns)
+        normal = forward.T @ (forward * certain.reshape(-1, 1))
+    for start in range(0, unknowns, pixels):
+        normal[start : start + pixels, start : start + pixels] += curvature
+    normal.diagonal().add_(PRIOR)
+    factor = torch.linalg.cholesky(normal)
+    return lambda pulled: torch.cholesky_solve(pulled.reshape(-1, 1), factor).reshape(pulled.shape)
+
+
+def _solve_by_output(
+    curvature: Tensor, weight: Tensor, window: Tensor, certain: Tensor, forward: Map, back: Map
+) -> Map:
+    """The same through the outputs (Woodbury): for layers that put out less, where the weight gradient says more."""
+    strength, basis = torch.linalg.eigh(curvature)
+    spread = (basis / (PRIOR + strength.clamp(min=0))) @ basis.T  # covariance of a channel, given the weight gradient
+
+    # F (spread of every channel) F' for the forward matrix F. Channels share one spread, so their weights are summed
+    # first: sum over taps t, u of (sum_c w_oct w_ncu) spread[pixel of t at p, pixel of u at q].
+    out, _, taps = weight.shape
+    positions = window.shape[1]
+    padded = F.pad(spread, (1, 0, 1, 0))  # pixel 0 is the padding
+    by_taps = padded[window.flatten()][:, window.flatten()].reshape(taps, positions, taps, positions)
+    pairs = torch.einsum("oct,ncu->ontu", weight, weight).reshape(out * out, taps * taps)
+    gram = (pairs @ by_taps.transpose(1, 2).reshape(taps * taps, -1)).reshape(out, out, positions, positions)
+    gram = gram.transpose(1, 2).reshape(out * positions, -1)
+    gram.diagonal().add_(1 / certain)
+    factor = torch.linalg.cholesky(gram)
+
+    def solve(pulled: Tensor) -> Tensor:
+        first = pulled @ spread
+        missing = torch.cholesky_solve(forward(first).reshape(-1, 1), factor)
+        step: Tensor = first - back(missing) @ spread
+        return step
+
+    return solve

@@ -1,0 +1,106 @@
+"""`fluoroscope attack`: what one recorded update gives away."""
+
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fluoroscope.cli import console, options
+from fluoroscope.cli.bar import bar
+from fluoroscope.errors import Misconfigured
+from fluoroscope.types import Capability
+
+if TYPE_CHECKING:
+    from fluoroscope.studies.recorded import Attacked
+
+Out = Annotated[
+    Path | None, typer.Option("--out", help="Where to write; RECORDS/attacks/... unless told. A killed attack goes on.")
+]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Enter the command."""
+
+    @app.command(
+        epilog="Examples: fluoroscope attack runs/demo --attack bn-only   |   fluoroscope attack runs/demo --attack "
+        "inverting-gradients --client client-5 --round 1 --grant labels --set budget.iterations=100"
+    )
+    def attack(
+        records: Annotated[Path, typer.Argument(help="A folder that `federate --out` or `demo` wrote.")],
+        name: Annotated[str, typer.Option("--attack", help="Such as bn-only, epochwise, inverting-gradients, span.")],
+        settings: Annotated[
+            list[str] | None, typer.Option("--set", help="Of the attack, dotted: budget.iterations=100")
+        ] = None,
+        server_round: Annotated[int | None, typer.Option("--round", help="The last recorded unless told.")] = None,
+        client: Annotated[str | None, typer.Option(help="The one with the fewest images unless told.")] = None,
+        grant: Annotated[
+            list[str] | None, typer.Option(help="Let the attacker know more than its position does: labels")
+        ] = None,
+        seed: options.Seed = 0,
+        as_json: options.Json = False,
+        out: Out = None,
+        device: options.Device = "cpu",
+        threads: options.Threads = None,
+    ) -> None:
+        """Attack a recorded update as a curious server would, and score the guess where the truth is at hand.
+
+        The attacker's prior is the mean of the partition's auxiliary images.
+        """
+        # torch takes seconds to import: `--help` should not wait for it.
+        from fluoroscope.attacks import ATTACKS
+        from fluoroscope.cli.dotted import changed
+        from fluoroscope.studies.recorded import attack_record, gather, write_attacked
+
+        options.use(device, threads)
+        chosen = changed(ATTACKS.get(name), options.parsed(settings or []), name)
+        granted = [_capability(text) for text in grant or []]
+        evidence = gather(records, server_round, client)
+        where = out or records / "attacks" / f"{name}-{evidence.client}-round-{evidence.record.round}"
+        with bar(f"{name} on {evidence.client}") as tell:
+            attacked = attack_record(
+                name,
+                chosen,
+                evidence,
+                granted,
+                seed or 0,
+                device,
+                where / "checkpoint",
+                lambda i, n: tell(i + 1, n, f"{name} on {evidence.client}"),
+            )
+        files = write_attacked(attacked, where)
+        if as_json:
+            console.print_json({**attacked.plain(), "files": {kind: str(path) for kind, path in files.items()}})
+            return
+        _tell(attacked)
+        for kind in ("png", "reconstruction", "findings"):
+            console.say(f"{kind}: {files[kind]}")
+
+
+def _tell(attacked: "Attacked") -> None:
+    facts = attacked.plain()
+    known = [{"the attacker knows": what, "": "yes" if has else "no"} for what, has in facts["known"].items()]
+    console.print_table(
+        f"{facts['attack']} on {facts['client']}, round {facts['round']}: {facts['images']} images, "
+        f"{facts['seconds']:.1f} s",
+        known,
+    )
+    restarts = [{"restart": i + 1, "objective": f"{value:.6g}"} for i, value in enumerate(facts["restarts"])]
+    console.print_table("the attack's own objective", restarts)
+    if attacked.scores:
+        rows: list[dict[str, Any]] = [
+            {"image": i + 1, **{k: v for k, v in image.items() if k not in ("reconstruction", "original")}}
+            for i, image in enumerate(facts["scores"])
+        ]
+        console.print_table("against the originals (matched by SSIM)", rows)
+    if attacked.evidence.why_not:
+        console.say(f"note: {attacked.evidence.why_not}")
+
+
+def _capability(text: str) -> Capability:
+    known = [capability.value for capability in Capability]
+    if text not in known:
+        near = get_close_matches(text, known, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else "."
+        raise Misconfigured(f"there is no capability {text!r}{hint} Known: {', '.join(known)}.")
+    return Capability(text)

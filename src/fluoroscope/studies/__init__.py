@@ -1,0 +1,9 @@
+"""The papers' tables and figures as declarations. Importing this package enters them all."""
+
+from fluoroscope.studies import p1_studies as _p1
+from fluoroscope.studies import p4_studies as _p4
+from fluoroscope.studies.study import STUDIES, Study
+
+__all__ = ["STUDIES", "Study"]
+
+del _p1, _p4

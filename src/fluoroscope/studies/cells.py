@@ -1,0 +1,71 @@
+"""Finished cells on disk, so that nothing is run twice: numbers as JSON, images as safetensors, nothing unpickled.
+
+A cell is known by its settings, its attack, the seed and, where its images are files, by those: change one, and it is
+another cell. The JSON is written last, so a kill leaves whole cells only.
+"""
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+
+from fluoroscope import strict_json
+from fluoroscope.attacks.inversion.digest import digest
+from fluoroscope.errors import BadInput
+from fluoroscope.studies.study import Cell, Result
+
+
+def key(cell: Cell, seed: int) -> str:
+    """The name under which the cell is kept."""
+    return digest(version("fluoroscope"), cell, cell.attack, seed, list(_files(cell.data)))[:24]
+
+
+@dataclass(frozen=True)
+class CellStore:
+    """A folder of finished cells."""
+
+    folder: Path
+
+    def load(self, name: str) -> tuple[Result, float] | None:
+        """A finished cell and the seconds that it took; None where there is none."""
+        numbers, images = self._paths(name)
+        if not numbers.exists():
+            return None
+        try:
+            read = json.loads(numbers.read_text())
+            tensors = load_file(images) if images.exists() else {}
+            return Result(read["measures"], read["curves"], tensors), float(read["seconds"])
+        except (OSError, ValueError, KeyError, SafetensorError) as problem:
+            raise BadInput(f"{numbers} is damaged ({problem}): delete it, and its cell is run again.") from problem
+
+    def save(self, name: str, settings: dict[str, Any], result: Result, seconds: float) -> None:
+        numbers, images = self._paths(name)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if result.images:
+            part = images.with_name(f".{images.name}.part")
+            save_file({label: tensor.contiguous().clone() for label, tensor in result.images.items()}, part)
+            part.replace(images)
+        content = {"settings": settings, "measures": result.measures, "curves": result.curves, "seconds": seconds}
+        part = numbers.with_name(f".{numbers.name}.part")
+        part.write_text(strict_json.dumps(content))
+        with part.open() as written:
+            os.fsync(written.fileno())
+        part.replace(numbers)
+
+    def _paths(self, name: str) -> tuple[Path, Path]:
+        return self.folder / f"{name}.json", self.folder / f"{name}.safetensors"
+
+
+def _files(source: str) -> Iterator[tuple[str, int, int]]:
+    """Name, size and time of every file of a source; nothing for phantoms, which are made."""
+    root = Path(source.partition(":")[2] or source).expanduser()
+    found = sorted(root.rglob("*")) if root.is_dir() else [root] if root.is_file() else []
+    for path in found:
+        about = path.stat()
+        yield str(path), about.st_size, about.st_mtime_ns

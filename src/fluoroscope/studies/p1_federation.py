@@ -1,0 +1,126 @@
+"""P1's federation, trained once under a study's folder; its held-out images are the victims of every cell."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from fluoroscope.data import Request, load
+from fluoroscope.errors import Misconfigured
+from fluoroscope.federation.local_training import local_training
+from fluoroscope.federation.plan import Plan, parse_plan
+from fluoroscope.federation.run import federate
+from fluoroscope.federation.task import Task, load_task
+from fluoroscope.types import PrivateBatch, UpdateRecord
+
+STAGES = {"small": (1, 3, 6), "paper": (1, 10, 50, 90)}
+"""Rounds before which the global model is kept."""
+
+SCALES: dict[str, dict[str, Any]] = {
+    "small": {
+        "rounds": 6,
+        "model": {"name": "resnet18"},
+        "data": {"size": 64, "images": 600},
+        "partition": {"name": "p1", "clients": [1, 2, 5, 6, 9], "validation": 8, "test": 64, "auxiliary": 160},
+        "training": {"lr": 0.02},
+        "strategy": {"pretrain_epochs": 3},
+    },
+    "paper": {
+        "rounds": 100,
+        "model": {"name": "resnet18"},
+        "data": {"size": 224, "images": 6000},
+        "partition": {"name": "p1", "validation": 200, "test": 1382, "auxiliary": 1000},
+        "training": {"lr": 0.01, "lr_decay": 0.1, "lr_decay_every": 40},
+        "strategy": {"pretrain_epochs": 10},
+    },
+}
+"""P1 table II; small takes its clients of 8, 32 and 1 images."""
+
+
+@dataclass(frozen=True)
+class Federation:
+    """Which federation: its size, its images, and whether it starts from a network that knows the task a little.
+
+    P1 starts from ImageNet's weights. Here some epochs on the public auxiliary images stand in for them.
+    """
+
+    scale: Literal["small", "paper"]
+    data: str
+    start: Literal["pretrained", "scratch"]
+
+    def plan(self, seed: int) -> Plan:
+        content = SCALES[self.scale]
+        return parse_plan(
+            {
+                **content,
+                "seed": seed,
+                "evaluate_every": content["rounds"],
+                "data": {**content["data"], "source": self.data},
+                "strategy": content["strategy"] if self.start == "pretrained" else {},
+                "records": {"rounds": list(STAGES[self.scale]), "clients": ["client-9"]},
+            }
+        )
+
+    def trained(self, seed: int, folder: Path) -> "Trained":
+        """From the folder, or trained into it."""
+        plan = self.plan(seed)
+        store = federate(plan, folder / "federations" / plan.fingerprint[:16])
+        return Trained(load_task(plan), {r: store.global_state(r - 1) for r in STAGES[self.scale]})
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """The task, and the global states before the rounds that are attacked."""
+
+    task: Task
+    states: dict[int, dict[str, Tensor]]
+
+    @property
+    def prior(self) -> Tensor:
+        """What an attacker knows of such images: the mean of the public ones, of whom no victim is one."""
+        return self.task.images.batch.images[list(self.task.partition.auxiliary)].mean(0)
+
+    def held_out(self, clients: int, each: int, burn_in: bool) -> list[PrivateBatch]:
+        """So many clients' images: of the test set, every one of another patient.
+
+        A client's first image is the same however many follow it.
+        """
+        batch = self._burned() if burn_in and self.task.images.synthetic else self.task.images.batch
+        by_patient = {batch.patients[i]: i for i in reversed(self.task.partition.test)}
+        chosen = sorted(by_patient.values())
+        if len(chosen) < clients * each:
+            raise Misconfigured(
+                f"{clients} clients of {each} held-out images need {clients * each} patients in the test set, which "
+                f"has {len(chosen)}; give a larger data set."
+            )
+        firsts, rest = chosen[:clients], chosen[clients:]
+        others = [rest[i * (each - 1) : (i + 1) * (each - 1)] for i in range(clients)]
+        return [batch.subset([first, *more]) for first, more in zip(firsts, others, strict=True)]
+
+    def _burned(self) -> PrivateBatch:
+        """The same phantoms with a made-up name and date of birth in the picture, as in P1 fig. 7."""
+        plan = self.task.plan.data
+        request = Request(plan.size, plan.channels, plan.images, self.task.plan.seed, burn_in=True)
+        return load(plan.source, request).batch
+
+    def update(self, server_round: int, victims: PrivateBatch, batch_size: int, rng: torch.Generator) -> UpdateRecord:
+        """What a client with these images alone would send in that round."""
+        training = self.task.training(len(victims), batch_size, 1, self.task.learning_rate(server_round))
+        before, buffers = self.states[server_round], self.task.buffer_names
+        after = local_training(self.task.model, before, victims, training, rng).state
+
+        def part(state: dict[str, Tensor], of_buffers: bool) -> dict[str, Tensor]:
+            return {name: value for name, value in state.items() if (name in buffers) == of_buffers}
+
+        return UpdateRecord(
+            server_round,
+            ("client-9",),
+            self.task.architecture,
+            training,
+            part(before, False),
+            part(after, False),
+            part(before, True),
+            part(after, True),
+        )

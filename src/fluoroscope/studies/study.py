@@ -1,0 +1,115 @@
+"""A study is a declaration: a paper's claim, the cells that test it, the paper's numbers, how the rows are drawn."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Protocol, Self
+
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from fluoroscope.attacks import Attack
+from fluoroscope.registry import Registry
+
+Size = Literal["small", "paper"]
+"""Minutes on two cores, or the paper's scale."""
+Settings = Mapping[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """What one cell gave."""
+
+    measures: Mapping[str, float | int | None]
+    curves: Mapping[str, Sequence[float | None]] = field(default_factory=dict)
+    """By iteration: lists of one length."""
+    images: Mapping[str, Tensor] = field(default_factory=dict)
+    """What the figure shows."""
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Where a cell works: a seed, a folder that later cells find again, and someone to tell how far it is."""
+
+    seed: int
+    folder: Path
+    """Shared by the cells of all studies that are run there: a federation is trained once."""
+    checkpoint: Path
+    """This cell's own, for an attack that is killed."""
+    on_progress: Callable[[float], None] = lambda fraction: None
+
+
+class Cell(Protocol):
+    """One setting: a frozen dataclass of plain values that, with the seed, decides the result."""
+
+    @property
+    def data(self) -> str:
+        """The source of its images."""
+        ...
+
+    @property
+    def attack(self) -> Attack:
+        """The attack with all its settings: a cell whose attack has changed is another cell."""
+        ...
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The columns of its row."""
+        ...
+
+    def on(self, data: str) -> Self:
+        """The same on other images."""
+        ...
+
+    def run(self, bench: Bench) -> Result: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Row:
+    """A cell's settings, what it gave, and the paper's numbers for it."""
+
+    settings: Settings
+    result: Result
+    paper: Mapping[str, Any] | None
+    seconds: float
+    """All that the cell took; a measure of that name is the attack's alone."""
+    failed: str | None = None
+    """Why the attack could not be run here: a finding too."""
+
+    def __getitem__(self, key: str) -> Any:  # noqa: ANN401  # settings are any plain value
+        """A setting, or a measure; None for what a failed cell did not measure."""
+        return self.settings[key] if key in self.settings else self.result.measures.get(key)
+
+
+Rows = Sequence[Row]
+
+
+@dataclass(frozen=True, eq=False)
+class Study:
+    """One table or figure of a paper."""
+
+    name: str
+    title: str
+    claim: str
+    """What the paper says, in a sentence or two."""
+    cells: Mapping[Size, Sequence[Cell]]
+    draw: Callable[[str, Rows], Figure]
+    """(title, rows) to the figure."""
+    paper: Callable[[Settings], Mapping[str, Any] | None] = lambda settings: None
+    """The numbers that the paper prints for a row with these settings; never a guess from a plot."""
+    curves: bool = False
+    """Whether the findings hold the curves by iteration."""
+
+    def grid(self, size: Size, data: str | None) -> list[Cell]:
+        """The cells of a size, on a user's data where it is given; none twice."""
+        cells = self.cells[size]
+        return list(dict.fromkeys(cells if data is None else [cell.on(data) for cell in cells]))
+
+
+STUDIES: Registry[Study] = Registry("studies")
+
+
+def enter(*studies: Study) -> None:
+    """Enter studies under their own names."""
+    for study in studies:
+        STUDIES.add(study.name, study)

@@ -1,0 +1,81 @@
+"""`fluoroscope study` as a person and as a machine call it."""
+
+import json
+
+import pytest
+
+from fluoroscope.studies import STUDIES
+from tests.cli.test_cli import fluoroscope
+from tests.studies.conftest import RAN, study
+
+assert study  # a fixture
+
+
+@pytest.fixture
+def counting(study, monkeypatch):
+    monkeypatch.setitem(STUDIES._parts, study.name, study)
+    return study
+
+
+def test_every_study_is_listed(tmp_path):
+    listed = json.loads(fluoroscope("study", "list", "--json", cwd=tmp_path).stdout)["studies"]
+    p4 = {f"p4/table-{i}" for i in range(1, 5)} | {f"p4/fig-{i}" for i in range(1, 8)}
+    assert p4 | {f"p1/fig-{i}" for i in (3, 5, 6, 7)} <= {row["study"] for row in listed}
+    assert all(row["claim"] and row["cells"]["small"] for row in listed)
+    assert "p1/fig-6" in fluoroscope("study", "list", cwd=tmp_path).stdout
+
+
+def test_json_is_the_findings_and_nothing_else(counting, tmp_path):
+    done = fluoroscope("study", "run", counting.name, "--seed", 4, "--json", "--out", "out", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    printed = json.loads(done.stdout)
+    assert set(printed) == {"study", "size", "seed", "seconds", "rows"}
+    assert printed == json.loads((tmp_path / "out/t/counting/findings.json").read_text())
+    assert [row["paper"] for row in printed["rows"]] == [{"square": 1.0}, {"square": 4.5, "cube": 8}, None]
+
+
+def test_a_person_gets_the_table_with_the_papers_numbers(counting, tmp_path):
+    done = fluoroscope("study", "run", counting.name, "--out", "out", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    for words in ("Squares grow.", "square (paper)", "4.5", "out/t/counting/figure.png", "out/t/counting/table.md"):
+        assert words in done.stdout
+    fluoroscope("study", "run", counting.name, "--out", "out", cwd=tmp_path)
+    assert RAN == [1, 2, 3], "nothing is run twice"
+
+
+def test_a_real_study_on_other_data(tmp_path, monkeypatch):
+    """The smallest of them: two cells of P4 with two images and three iterations."""
+    from dataclasses import replace
+
+    whole = STUDIES.get("p4/fig-2")
+    cells = [replace(cell, images=2, iterations=3) for cell in whole.cells["small"][1:2]]
+    monkeypatch.setitem(STUDIES._parts, "p4/fig-2", replace(whole, cells={"small": cells, "paper": cells}))
+    told = ["study", "run", "p4/fig-2", "--size", "paper", "--data", "phantom/brain", "--json", "--out", "out"]
+    done = fluoroscope(*told, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (row,) = json.loads(done.stdout)["rows"]
+    asked = {"images", "model", "init", "distance", "lr", "lambda2", "mse", "ssim", "non_converging", "seconds"}
+    assert asked | {"curves", "paper"} <= set(row)
+    assert row["data"] == "phantom/brain"
+    assert row["curves"]["iteration"] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["run", "p4/tabel-2"], "did you mean 'p4/table-2'"),
+        (["run", "p4/table-2", "--size", "huge"], "small or paper"),
+        (["run", "p4/table-2", "--data", "phantom/ches"], "did you mean 'phantom/chest'"),
+        (["run"], "NAME"),
+    ],
+)
+def test_wrong_input_is_one_sentence_and_exit_code_2(arguments, message, tmp_path):
+    done = fluoroscope("study", *arguments, cwd=tmp_path)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_help_teaches_with_examples(tmp_path):
+    for command in ("list", "run"):
+        assert "Example" in fluoroscope("study", command, "--help", cwd=tmp_path).stdout
