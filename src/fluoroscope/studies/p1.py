@@ -18,7 +18,7 @@ from fluoroscope.data import Request, load
 from fluoroscope.models import build
 from fluoroscope.rng import derive, generator
 from fluoroscope.scores.rdlv import mean_rdlv
-from fluoroscope.studies.p1_federation import Federation, Trained
+from fluoroscope.studies.p1_federation import SCALES, Federation, Scale, Trained
 from fluoroscope.studies.percentile_noise import noised
 from fluoroscope.studies.scoring import ImageScore, score
 from fluoroscope.studies.study import Bench, Result
@@ -36,7 +36,7 @@ class Inverted:
     """One attack on the updates of some clients."""
 
     attack_name: str
-    scale: Literal["small", "paper"]
+    scale: Scale
     round: int
     victims: int
     """Clients, each attacked by itself."""
@@ -55,7 +55,8 @@ class Inverted:
     def settings(self) -> dict[str, Any]:
         own = asdict(self)
         names = ("data", "start", "without", "round", "batch_size", "local_steps", "sigma0", "victims")
-        return {"attack": self.attack_name, "client": "client-9", **{name: own[name] for name in names}}
+        size = SCALES[self.scale]["data"]["size"]
+        return {"attack": self.attack_name, "client": "client-9", "size": size, **{name: own[name] for name in names}}
 
     def on(self, data: str) -> Self:
         return replace(self, data=data)
@@ -118,12 +119,14 @@ class Inverted:
 
 
 def _measures(scored: list[list[ImageScore]], seed: int) -> dict[str, float | int | None]:
-    """Means over all images of all clients; RDLV with its bootstrap interval."""
+    """Over all images of all clients that the attack found; RDLV with its bootstrap interval."""
     images = [image for client in scored for image in client]
     leaked = torch.tensor([image.rdlv for image in images if image.rdlv is not None], dtype=torch.float64)
     interval = mean_rdlv(leaked, generator(seed, "p1", "bootstrap"))
     return {
+        "found": len(images),
         "ssim": statistics.fmean(image.ssim for image in images),
+        "ssim_median": statistics.median(image.ssim for image in images),
         "ssim_prior": statistics.fmean(image.ssim_prior or 0.0 for image in images),
         "rdlv": interval.mean,
         "rdlv_low": interval.low,

@@ -15,15 +15,35 @@ from fluoroscope.federation.run import federate
 from fluoroscope.federation.task import Task, load_task
 from fluoroscope.types import PrivateBatch, UpdateRecord
 
-STAGES = {"small": (1, 3, 6), "paper": (1, 10, 50, 90)}
+Scale = Literal["small", "small-128", "small-224", "paper"]
+STAGES = {"small": (1, 3, 6), "small-128": (1, 3), "small-224": (1, 3), "paper": (1, 10, 50, 90)}
 """Rounds before which the global model is kept."""
 
-SCALES: dict[str, dict[str, Any]] = {
+_FEW = {"name": "p1", "clients": [1, 5, 9], "validation": 4, "test": 24, "auxiliary": 60}
+"""For sets of 200 images."""
+
+SCALES: dict[Scale, dict[str, Any]] = {
     "small": {
         "rounds": 6,
         "model": {"name": "resnet18"},
         "data": {"size": 64, "images": 600},
         "partition": {"name": "p1", "clients": [1, 2, 5, 6, 9], "validation": 8, "test": 64, "auxiliary": 160},
+        "training": {"lr": 0.02},
+        "strategy": {"pretrain_epochs": 3},
+    },
+    "small-128": {
+        "rounds": 3,
+        "model": {"name": "resnet18"},
+        "data": {"size": 128, "images": 300},
+        "partition": _FEW,
+        "training": {"lr": 0.02},
+        "strategy": {"pretrain_epochs": 3},
+    },
+    "small-224": {
+        "rounds": 3,
+        "model": {"name": "resnet18"},
+        "data": {"size": 224, "images": 200},
+        "partition": _FEW,
         "training": {"lr": 0.02},
         "strategy": {"pretrain_epochs": 3},
     },
@@ -46,7 +66,7 @@ class Federation:
     P1 starts from ImageNet's weights. Here some epochs on the public auxiliary images stand in for them.
     """
 
-    scale: Literal["small", "paper"]
+    scale: Scale
     data: str
     start: Literal["pretrained", "scratch"]
 

@@ -13,9 +13,9 @@ def pictures(title: str, rows: Rows) -> Figure:
     """Figs 3, 7: original, prior and reconstruction of the same images, row by row."""
     lines = {}
     for row in rows:
-        kept = row.result.images
         if row.failed:
             continue
+        kept = row.result.images
         prior = kept["prior"].expand_as(kept["originals"])
         tiles = []
         similar = zip(ssim(kept["originals"], prior), ssim(kept["originals"], kept["reconstructions"]), strict=True)
@@ -25,13 +25,19 @@ def pictures(title: str, rows: Rows) -> Figure:
                 Tile(kept["prior"][0].numpy(), f"prior, SSIM {before:.2f}"),
                 Tile(kept["reconstructions"][i].numpy(), f"reconstruction, SSIM {after:.2f}"),
             ]
-        lines[_name(row)] = tiles
+        noise = f"\nσ₀ = {row['sigma0']:g}" if len({row["sigma0"] for row in rows}) > 1 else ""
+        lines[f"{_name(row)}{noise}"] = tiles
     return gallery(title, lines)
 
 
 def by_round(title: str, rows: Rows) -> Figure:
     """Fig. 5: leakage by training stage."""
     return panels(title, [_panel(rows, "round", "FL round", "RDLV by round")])
+
+
+def by_batch(title: str, rows: Rows) -> Figure:
+    """Leakage by the number of images in the one step."""
+    return panels(title, [_panel(rows, "batch_size", "images in the batch", "RDLV by batch size")])
 
 
 def quantified(title: str, rows: Rows) -> Figure:

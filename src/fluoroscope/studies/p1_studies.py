@@ -14,12 +14,14 @@ from fluoroscope.studies.study import Settings, Size, Study, enter
 
 SIZES: tuple[Literal["small", "paper"], ...] = ("small", "paper")
 PRIOR_SSIM = {"ssim_prior": 0.37}
+BUDGETS = {"epochwise": 100, "bn-only": 100, "inverting-gradients": 150, "p1-reference": 200}
+"""Iterations in the small size; in the paper's, an attack has its own."""
 
 
-def _full(size: Size, **changes: Any) -> Inverted:  # noqa: ANN401  # fields of Inverted
-    """P1's attack on the high-risk client late in training."""
-    victims, iterations = (2, 100) if size == "small" else (20, None)
-    usual = Inverted("epochwise", size, STAGES[size][-1], victims, iterations=iterations)
+def _full(size: Size, attack: str = "epochwise", **changes: Any) -> Inverted:  # noqa: ANN401  # fields of Inverted
+    """P1's attack, or another, on the high-risk client late in training."""
+    victims, iterations = (2, BUDGETS.get(attack)) if size == "small" else (20, None)
+    usual = Inverted(attack, size, STAGES[size][-1], victims, iterations=iterations)
     return replace(usual, **changes)
 
 
@@ -28,7 +30,7 @@ def _ablation(size: Size) -> list[Inverted]:
     others = ("inverting-gradients", "p1-reference", "bn-only", "span")
     early = STAGES[size][1]  # P1: round 10 of 100
     return [_full(size, without=what, round=early) for what in deprived] + [
-        _full(size, attack_name=name, round=early) for name in others
+        _full(size, name, round=early) for name in others
     ]
 
 
@@ -37,14 +39,10 @@ def _stages(size: Size) -> list[Inverted]:
 
 
 def _batches(size: Size) -> list[Inverted]:
-    lines: tuple[dict[str, Any], ...] = (
-        {},
-        {"without": "bn loss"},
-        {"without": "prior"},
-        {"attack_name": "inverting-gradients"},
-    )
+    deprived: tuple[Without, ...] = ("nothing", "bn loss", "prior")
     sizes = (1, 4) if size == "small" else (1, 2, 4, 8)
-    return [_full(size, batch_size=n, **line) for line in lines for n in sizes]
+    ours = [_full(size, batch_size=n, without=what) for what in deprived for n in sizes]
+    return ours + [_full(size, "inverting-gradients", batch_size=n) for n in sizes]
 
 
 def _steps(size: Size) -> list[Inverted]:

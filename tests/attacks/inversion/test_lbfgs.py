@@ -185,3 +185,37 @@ def test_nothing_changes_its_input():
     assert torch.equal(now, start)
     assert all(torch.equal(getattr(state, name), value) for name, value in kept.items())
     assert torch.equal(first, settings.step(now, replace(state), evaluator(rosenbrock))[0])
+
+
+def two_loops(steps, changes, scale, q):
+    """L-BFGS as the textbooks have it, newest pair last."""
+    pairs = list(zip(steps, changes, strict=True))
+    alphas = []
+    for s, y in reversed(pairs):
+        alphas.append((s @ q) / (s @ y))
+        q = q - alphas[-1] * y
+    q = scale * q
+    for (s, y), alpha in zip(pairs, reversed(alphas), strict=True):
+        q = q + s * (alpha - (y @ q) / (s @ y))
+    return q
+
+
+def test_in_float32_a_direction_is_as_exact_as_by_the_two_loops():
+    """After 200 iterations, the ring of 30 pairs rewritten several times: the kept inverse has not drifted."""
+    settings = BatchedLbfgs(lr=0.3, history=30, tolerance_change=0, tolerance_grad=0)
+    x = starts(4, dim=50).float()
+    state = settings.init(x)
+    for _ in range(10):
+        x, state, _ = settings.step(x, state, evaluator(rosenbrock))
+    assert state.pairs.min() > 100
+    q = torch.randn(4, 50, generator=torch.Generator().manual_seed(1))
+    none = torch.zeros(4, dtype=torch.bool)
+    ours = settings._turned(state.copy(), torch.arange(4), q, torch.zeros_like(q), none)
+    for row in range(4):
+        order = [int(i) % 30 for i in range(int(state.pairs[row]) - 30, int(state.pairs[row]))]
+        pairs = state.steps[row, order], state.changes[row, order]
+        single = two_loops(*pairs, state.scale[row], q[row])
+        exact = two_loops(*(p.double() for p in pairs), state.scale[row].double(), q[row].double())
+        error = (ours[row] - exact).norm() / exact.norm()
+        assert error < 10 * (single - exact).norm() / exact.norm() + 1e-5
+        assert error < 1e-2

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
@@ -56,7 +57,7 @@ class Polish:
         first = replace(attack, objective=alone, polish=None).run(
             observations,
             torch.Generator().manual_seed(seeds[0]),
-            lambda i, n: on_iteration(i, before + after),
+            partial(_report, on_iteration, 0, before + after),
             _part(checkpoint, "statistics"),
         )
         found = []
@@ -71,15 +72,19 @@ class Polish:
                 restarts=1,
                 polish=None,
             )
-            done = before + k * self.iterations
+            report = partial(_report, on_iteration, before + k * self.iterations, before + after)
             (polished,) = second.run(
                 [observation],
                 torch.Generator().manual_seed(seeds[1]),
-                lambda i, n, done=done: on_iteration(done + i, before + after),
+                report,
                 _part(checkpoint, f"polish-{k}"),
             )
             found.append(replace(polished, start=guess.start, snapshots=guess.snapshots))
         return found
+
+
+def _report(on_iteration: Callable[[int, int], None], done: int, iterations: int, iteration: int, _: int) -> None:
+    on_iteration(done + iteration, iterations)
 
 
 def _part(checkpoint: Checkpoint | None, name: str) -> Checkpoint | None:
