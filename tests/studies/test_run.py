@@ -13,7 +13,7 @@ from fluoroscope.errors import BadInput, Unsupported
 from fluoroscope.studies.cells import CellStore, key
 from fluoroscope.studies.run import run, write_findings
 from fluoroscope.studies.study import Result
-from fluoroscope.studies.table import beside, markdown
+from fluoroscope.studies.table import beside, common, markdown
 from fluoroscope.types import Knowledge
 from tests.studies.conftest import KILLED_AT, RAN, Counting
 
@@ -124,6 +124,8 @@ def test_the_papers_numbers_stand_beside_ours(study, tmp_path):
     assert list(first) == ["data", "number", "square", "square (paper)", "undefined", "cube (paper)"]
     assert (second["square"], second["square (paper)"], second["cube (paper)"]) == ("4", "4.5", "8")
     assert third["square (paper)"] == "–"
+    assert common(rows) == {"data": "phantom/chest"}, "said once above the table"
+    assert common(rows[:1]) == {}
     lines = markdown(rows).splitlines()
     assert lines[0].startswith("| data")
     assert len({len(line) for line in lines}) == 1, "columns are aligned"

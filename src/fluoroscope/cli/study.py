@@ -58,7 +58,7 @@ def add_to(app: typer.Typer) -> None:
         from fluoroscope.studies import STUDIES
         from fluoroscope.studies.run import run as run_study
         from fluoroscope.studies.run import write_findings
-        from fluoroscope.studies.table import beside
+        from fluoroscope.studies.table import beside, common
 
         chosen = STUDIES.get(name)
         if size not in ("small", "paper"):
@@ -77,6 +77,10 @@ def add_to(app: typer.Typer) -> None:
             console.print_json(findings.plain())
             return
         console.say(chosen.claim)
-        console.print_table(f"{chosen.name}: {chosen.title}", beside(findings.rows))
+        same = common(findings.rows)
+        if same:
+            console.say("in every row: " + ", ".join(f"{name} {value}" for name, value in same.items()))
+        varied = [{k: v for k, v in line.items() if k not in same} for line in beside(findings.rows)]
+        console.print_table(f"{chosen.name}: {chosen.title}", varied)
         for kind, path in files.items():
             console.say(f"{kind}: {path}")

@@ -51,7 +51,7 @@ def _steps(size: Size) -> list[Inverted]:
 
 
 def _noise(size: Size) -> list[Inverted]:
-    levels = (0.0, 1.0, 10.0) if size == "small" else (0.0, 1.0, 5.0, 10.0, 25.0, 50.0)
+    levels = (0.0, 10.0, 50.0) if size == "small" else (0.0, 1.0, 5.0, 10.0, 25.0, 50.0)
     return [_full(size, sigma0=level) for level in levels]
 
 

@@ -17,6 +17,13 @@ def beside(rows: Rows) -> list[dict[str, str]]:
     return lines
 
 
+def common(rows: Rows) -> dict[str, str]:
+    """The settings that are the same in every one of several rows: said once, they leave room for the others."""
+    lines = beside(rows)
+    settings = [name.replace("_", " ") for name in rows[0].settings] if len(rows) > 1 else []
+    return {name: lines[0][name] for name in settings if len({line[name] for line in lines}) == 1}
+
+
 def markdown(rows: Rows) -> str:
     """The same as a Markdown table."""
     lines = beside(rows)

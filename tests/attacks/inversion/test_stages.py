@@ -7,13 +7,16 @@ import torch
 
 from fluoroscope.attacks.inversion.attack import Inversion
 from fluoroscope.attacks.inversion.checkpoint import Checkpoint
+from fluoroscope.attacks.inversion.coarse import CoarseToFine
+from fluoroscope.attacks.inversion.digest import digest
 from fluoroscope.attacks.inversion.distances import RelativeLayerL2
 from fluoroscope.attacks.inversion.engine import Budget
 from fluoroscope.attacks.inversion.initialisation import Given
 from fluoroscope.attacks.inversion.optimisers import Adam, Schedule
 from fluoroscope.attacks.inversion.priors import TotalVariation
 from fluoroscope.attacks.inversion.simulation import Objective
-from fluoroscope.attacks.inversion.stages import Polish
+from fluoroscope.attacks.inversion.stages import StatisticsFirst
+from fluoroscope.rng import generator
 
 from .observations import seen, victim
 
@@ -21,7 +24,7 @@ PRIOR = torch.full((1, 28, 28), 0.5)
 ATTACK = Inversion(
     Objective(RelativeLayerL2(), 0.01, batchnorm_weight=0.01, priors=(TotalVariation(0.1),)),
     budget=Budget(6),
-    polish=Polish(4, lr=0.003),
+    stages=StatisticsFirst(4, lr=0.003, coarse=CoarseToFine(iterations=2)),
 )
 
 
@@ -32,12 +35,12 @@ def rng(seed: int = 0) -> torch.Generator:
 def test_the_second_stage_goes_on_where_the_first_ended():
     observation = seen(victim(1), "small-cnn", prior=PRIOR)
     (found,) = ATTACK.run([observation], rng())
-    alone = replace(ATTACK, objective=replace(ATTACK.objective, distance=None), polish=None)
-    seeds = torch.randint(2**62, (2,), generator=rng()).tolist()
-    (first,) = alone.run([observation], rng(seeds[0]))
-    second = replace(ATTACK, start=Given(first.images), optimiser=Adam(0.003), label_pace=0.1 / 0.003, polish=None)
+    alone = replace(ATTACK, objective=replace(ATTACK.objective, distance=None), stages=None)
+    draws = generator(int(torch.randint(2**62, (), generator=rng())), digest(observation.update), "stages")
+    (first,) = alone.run([observation], draws)
+    second = replace(ATTACK, start=Given(first.images), optimiser=Adam(0.003), label_pace=0.1 / 0.003, stages=None)
     second = replace(second, schedule=Schedule(warmup=5, decay="cosine"), budget=Budget(4))
-    (expected,) = second.run([observation], rng(seeds[1]))
+    (expected,) = second.run([observation], draws)
     assert torch.equal(found.images, expected.images)
     assert found.objective == expected.objective
     assert torch.equal(found.start, PRIOR[None])
@@ -65,11 +68,21 @@ def test_progress_runs_through_both_stages_and_a_stopped_run_goes_on(tmp_path):
     assert not list(tmp_path.rglob("*.safetensors"))
 
 
+def test_several_images_go_through_the_grids():
+    told = []
+    observation = seen(victim(2), "small-cnn", prior=PRIOR)
+    (found,) = ATTACK.run([observation], rng(), lambda i, n: told.append((i, n)))
+    assert told == [(i, 3 * 2 + 6 + 4) for i in range(16)]
+    assert found.images.shape == (2, 1, 28, 28)
+    assert not torch.allclose(found.images[0], found.images[1], atol=1e-2)
+    assert 0 <= found.images.min() <= found.images.max() <= 1
+
+
 @pytest.mark.parametrize("model", ["small-cnn", "lenet5"])
 def test_without_statistics_the_gradient_term_counts_from_the_start(model):
     observation = seen(victim(1), model, prior=PRIOR, batchnorm="eval")
     (found,) = ATTACK.run([observation], rng())
-    (expected,) = replace(ATTACK, polish=None).run([observation], rng())
+    (expected,) = replace(ATTACK, stages=None).run([observation], rng())
     assert torch.equal(found.images, expected.images)
     assert len(found.trace) == 6
 
@@ -79,6 +92,8 @@ def test_labels_keep_their_pace():
     batch = victim(1, seed=1)
     observation = seen(batch, "small-cnn", prior=PRIOR)
     start = Given(torch.tensor([[1.0, 0.0]]))
-    attack = replace(ATTACK, labels=replace(ATTACK.labels, start=start), polish=Polish(30, 0.003), budget=Budget(60))
+    attack = replace(
+        ATTACK, labels=replace(ATTACK.labels, start=start), stages=StatisticsFirst(30, 0.003), budget=Budget(60)
+    )
     (found,) = attack.run([observation], rng())
     assert found.labels.tolist() == batch.labels.tolist() == [1]

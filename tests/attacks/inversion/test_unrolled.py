@@ -105,7 +105,7 @@ def test_the_value_is_that_of_a_naive_loop():
     counts = values_a_channel(client.model, torch.zeros(2, 1, 28, 28, dtype=torch.float64))
     ours = recovered(client.state, after, 1 - 0.9**2, counts)
     gaps_of_statistics = [a - b for k, pair in client.statistics.items() for a, b in zip(ours[k], pair, strict=True)]
-    expected = 2.0 * sum(gap.norm() for gap in gaps) + 0.5 * sum(gap.norm() for gap in gaps_of_statistics)
+    expected = 2.0 * sum(gap.norm() for gap in gaps) + 3 * 0.5 * sum(gap.norm() for gap in gaps_of_statistics)
     value, _, _ = client.evaluate(images, logits)
     assert value.item() == pytest.approx(expected.item(), rel=1e-9)
 

@@ -19,7 +19,7 @@ from fluoroscope.attacks.inversion.initialisation import Initialisation, PriorIm
 from fluoroscope.attacks.inversion.label_handling import LabelHandling, Optimised
 from fluoroscope.attacks.inversion.optimisers import Adam, Schedule
 from fluoroscope.attacks.inversion.priors import GroupConsistency
-from fluoroscope.attacks.inversion.stages import Polish
+from fluoroscope.attacks.inversion.stages import StatisticsFirst
 from fluoroscope.attacks.needs import require
 from fluoroscope.errors import Misconfigured
 from fluoroscope.rng import generator
@@ -44,8 +44,8 @@ class Inversion:
     """What pixels are held to. DLG and P4 hold them to nothing, and their images may leave [0, 1]."""
     label_pace: float = 1.0
     """How far a label's logit moves for a pixel's step of 1."""
-    polish: Polish | None = None
-    """Where both terms are compared, leaves the gradient term to a second, short stage; None has it throughout."""
+    stages: StatisticsFirst | None = None
+    """Where both terms are compared, leaves the gradient term to a last, short stage; None has it throughout."""
     group: GroupConsistency | None = None
     """Draws the restarts of one observation towards their mean."""
     snapshots: int | None = None
@@ -82,8 +82,8 @@ class Inversion:
         """
         for observation in observations:
             require(self.name, observation, sorted(self.needs))
-        if self.polish is not None and self.polish.applies(self.objective, observations):
-            return self.polish.run(self, observations, rng, on_iteration, checkpoint)
+        if self.stages is not None and self.stages.applies(self.objective, observations):
+            return self.stages.run(self, observations, rng, on_iteration, checkpoint)
         seed = int(torch.randint(2**62, (), generator=rng))
         found: dict[int, Reconstruction] = {}
         together = blocks(observations, self.objective)

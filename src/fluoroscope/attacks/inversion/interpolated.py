@@ -95,7 +95,7 @@ class Interpolated:
                 terms.append(self.objective.distance_weight * self.objective.distance(leaves, list(self.seen.values())))
             if self.statistics:
                 ours = averaged(live, sizes, self.training.batchnorm_momentum, self._counts)
-                terms.append(self.objective.batchnorm_weight * mismatch(ours, self.statistics))
+                terms.append(self.shape[0] * self.objective.batchnorm_weight * mismatch(ours, self.statistics))
             value = torch.stack(terms).sum()
         found = list(torch.autograd.grad(value, [*leaves, *flat]))
         back = iter(found[len(leaves) :])

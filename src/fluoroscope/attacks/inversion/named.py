@@ -22,7 +22,7 @@ from fluoroscope.attacks.inversion.p1 import PublicCode
 from fluoroscope.attacks.inversion.priors import GroupConsistency, SquaredNorm, TotalVariation
 from fluoroscope.attacks.inversion.rgap_attack import RGap
 from fluoroscope.attacks.inversion.simulation import Objective
-from fluoroscope.attacks.inversion.stages import Polish
+from fluoroscope.attacks.inversion.stages import StatisticsFirst
 from fluoroscope.attacks.registry import ATTACKS
 
 
@@ -52,7 +52,7 @@ _add(
     Inversion(
         Objective(RelativeLayerL2(), 0.01, batchnorm_weight=0.01, priors=(TotalVariation(4.0), SquaredNorm(1e-4))),
         budget=Budget(220),
-        polish=Polish(iterations=30, lr=0.003),
+        stages=StatisticsFirst(iterations=30, lr=0.003),
     ),
 )
 # What P1's public code does instead; see p1.py.

@@ -24,7 +24,7 @@ class Objective:
     distance: Distance | None = None
     distance_weight: float = 1.0
     batchnorm_weight: float = 0.0
-    """A layer's mismatch is a norm over channels, so this weighs the sum over all layers (P1 eq. 5)."""
+    """Of P1 eq. 5's sum over all layers, once for every image, as priors count."""
     priors: tuple[Prior, ...] = field(default=())
     steps: Literal["unrolled", "interpolated", "merged"] = "unrolled"
     """How a round that is not one step of SGD is simulated: step by step, or as one step on all its images."""
@@ -102,7 +102,7 @@ class OneStep:
             return torch.zeros(()), {}
         leaves = {name: Statistics(*(v.detach().requires_grad_() for v in simulated[name])) for name in self.statistics}
         with torch.enable_grad():
-            value = self.objective.batchnorm_weight * mismatch(leaves, self.statistics)
+            value = self.shape[0] * self.objective.batchnorm_weight * mismatch(leaves, self.statistics)
         flat = [leaf for pair in leaves.values() for leaf in pair]
         found = torch.autograd.grad(value, flat)
         pairs = {name: Statistics(found[2 * i], found[2 * i + 1]) for i, name in enumerate(leaves)}

@@ -1,34 +1,43 @@
-"""An attack in two stages: the statistics first, which are cheap to follow, and the gradient term at the end."""
+"""An attack in stages: the statistics first, which are cheap to follow, and the gradient term at the end."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
 
 from fluoroscope.attacks.inversion.checkpoint import Checkpoint
+from fluoroscope.attacks.inversion.clients import client_for
+from fluoroscope.attacks.inversion.coarse import CoarseToFine
+from fluoroscope.attacks.inversion.digest import digest
 from fluoroscope.attacks.inversion.engine import Budget
 from fluoroscope.attacks.inversion.evidence import gives_statistics
 from fluoroscope.attacks.inversion.initialisation import Given
 from fluoroscope.attacks.inversion.optimisers import Adam, Schedule
 from fluoroscope.attacks.inversion.simulation import Objective
+from fluoroscope.rng import generator
 from fluoroscope.types import Observation, Reconstruction
 
 if TYPE_CHECKING:
     from fluoroscope.attacks.inversion.attack import Inversion
 
+OnIteration = Callable[[int, int], None]
+
 
 @dataclass(frozen=True)
-class Polish:
-    """Leaves the gradient term to a last few iterations by small steps.
+class StatisticsFirst:
+    """Follows the statistics with the attack's own settings, then both terms for a few iterations by small steps.
 
-    Far from the truth it only slows the statistics down, at three times their cost; near it the valley is narrow, and
-    a long step leaves it. Labels, which the statistics do not know, go at the pace of the first stage.
+    Far from the truth the gradient term only slows the statistics down, at three times their cost; near it the valley
+    is narrow, and a long step leaves it. Labels, which the statistics do not know, go at the pace of the first stage.
     """
 
     iterations: int
+    """With both terms."""
     lr: float
+    coarse: CoarseToFine = field(default_factory=CoarseToFine)
+    """For clients of more than one image."""
 
     def applies(self, objective: object, observations: Sequence[Observation]) -> bool:
         """Only where there are both terms: an attack on the update alone has it from the start."""
@@ -40,51 +49,72 @@ class Polish:
         attack: "Inversion",
         observations: Sequence[Observation],
         rng: torch.Generator,
-        on_iteration: Callable[[int, int], None],
+        on_iteration: OnIteration,
         checkpoint: Checkpoint | None,
     ) -> list[Reconstruction]:
-        """Both stages. The guess's objective and trace are the second's; its start is the first's.
+        """All stages, one observation after another.
 
-        A stopped run repeats a first stage that had ended: it gives the same again.
+        The guess's objective and trace are those of the last stage, its start is the attack's. A stopped run repeats
+        the stages that had ended: they give the same again.
         """
+        seed = int(torch.randint(2**62, (), generator=rng))
+        parts = [self._iterations(attack, observation) for observation in observations]
+        found = []
+        for k, observation in enumerate(observations):
+            report = partial(_report, on_iteration, sum(parts[:k]), sum(parts))
+            part = None if checkpoint is None else replace(checkpoint, folder=checkpoint.folder / f"observation-{k}")
+            found.append(self._one(attack, observation, seed, report, part))
+        return found
+
+    def _iterations(self, attack: "Inversion", observation: Observation) -> int:
+        assert observation.training is not None
+        return self.coarse.total(observation.training.images) + attack.budget.iterations + self.iterations
+
+    def _one(
+        self,
+        attack: "Inversion",
+        observation: Observation,
+        seed: int,
+        on_iteration: Callable[[int], None],
+        checkpoint: Checkpoint | None,
+    ) -> Reconstruction:
         assert isinstance(attack.objective, Objective)
         assert isinstance(attack.optimiser, Adam)
-        seeds = torch.randint(2**62, (2,), generator=rng).tolist()
-        before, after = attack.budget.iterations * len(observations), self.iterations * len(observations)
+        assert observation.training is not None
         steps = attack.objective.steps
         # Far from the truth, unrolling puts later steps at wrong weights.
         alone = replace(attack.objective, distance=None, steps="interpolated" if steps == "unrolled" else steps)
-        first = replace(attack, objective=alone, polish=None).run(
-            observations,
-            torch.Generator().manual_seed(seeds[0]),
-            partial(_report, on_iteration, 0, before + after),
-            _part(checkpoint, "statistics"),
+        first = replace(attack, objective=alone, stages=None)
+        draws, begun = generator(seed, digest(observation.update), "stages"), None
+        done = self.coarse.total(observation.training.images)
+        if done:
+            client = client_for(observation, alone)
+            begun = attack.start(observation, client.shape, draws)
+            logits = torch.zeros(client.shape[0], client.classes)  # the statistics do not know them
+            parted = self.coarse(client, begun, logits, attack.box, draws, on_iteration)
+            first = replace(first, start=Given(parted))
+        (guess,) = first.run([observation], draws, _from(on_iteration, done), _part(checkpoint, "statistics"))
+        second = replace(
+            attack,
+            start=Given(guess.images),
+            optimiser=replace(attack.optimiser, lr=self.lr),
+            label_pace=attack.label_pace * attack.optimiser.lr / self.lr,
+            schedule=Schedule(warmup=5, decay="cosine"),
+            budget=Budget(self.iterations),
+            restarts=1,
+            stages=None,
         )
-        found = []
-        for k, (observation, guess) in enumerate(zip(observations, first, strict=True)):
-            second = replace(
-                attack,
-                start=Given(guess.images),
-                optimiser=replace(attack.optimiser, lr=self.lr),
-                label_pace=attack.label_pace * attack.optimiser.lr / self.lr,
-                schedule=Schedule(warmup=5, decay="cosine"),
-                budget=Budget(self.iterations),
-                restarts=1,
-                polish=None,
-            )
-            report = partial(_report, on_iteration, before + k * self.iterations, before + after)
-            (polished,) = second.run(
-                [observation],
-                torch.Generator().manual_seed(seeds[1]),
-                report,
-                _part(checkpoint, f"polish-{k}"),
-            )
-            found.append(replace(polished, start=guess.start, snapshots=guess.snapshots))
-        return found
+        done += attack.budget.iterations
+        (last,) = second.run([observation], draws, _from(on_iteration, done), _part(checkpoint, "both"))
+        return replace(last, start=guess.start if begun is None else begun, snapshots=guess.snapshots)
 
 
-def _report(on_iteration: Callable[[int, int], None], done: int, iterations: int, iteration: int, _: int) -> None:
+def _report(on_iteration: OnIteration, done: int, iterations: int, iteration: int) -> None:
     on_iteration(done + iteration, iterations)
+
+
+def _from(on_iteration: Callable[[int], None], done: int) -> OnIteration:
+    return lambda iteration, iterations: on_iteration(done + iteration)
 
 
 def _part(checkpoint: Checkpoint | None, name: str) -> Checkpoint | None:

@@ -57,7 +57,7 @@ class Unrolled:
             if self.statistics:
                 sizes = [len(batch) for batch in torch.split(images, self.training.batch_size)] * self.training.epochs
                 ours = averaged(steps, sizes, self.training.batchnorm_momentum, self._counts)
-                terms.append(objective.batchnorm_weight * mismatch(ours, self.statistics))
+                terms.append(len(images) * objective.batchnorm_weight * mismatch(ours, self.statistics))
             value = torch.stack(terms).sum()
         to_images, to_logits = torch.autograd.grad(value, (images, logits), materialize_grads=True)
         return value.detach(), to_images, to_logits
