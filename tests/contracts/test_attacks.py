@@ -130,4 +130,6 @@ def test_a_neighbour_changes_nothing(name, record):
     _, last = attack.run([other, seen], rng())
     torch.testing.assert_close(alone.images, last.images, atol=2e-3, rtol=2e-3)
     if Capability.UPDATE in attack.needs:
-        assert not torch.allclose(beside.images, neighbour.images, atol=2e-3)
+        # After one iteration an attack may still be at the prior, but what it thinks of it depends on what it saw.
+        apart = not torch.allclose(beside.images, neighbour.images, atol=2e-3)
+        assert apart or beside.objective != neighbour.objective

@@ -50,9 +50,8 @@ def test_several_steps_are_those_of_a_naive_loop(objective, training):
         steps.append(found)
     counts = values_a_channel(client.model, torch.zeros(len(parts[0]), 1, 28, 28, dtype=torch.float64))
     ours = averaged(steps, [len(part) for part in parts], 0.1, counts)
-    expected = training.images * 0.5 * mismatch(ours, client.statistics) + sum(
-        prior(images) for prior in objective.priors
-    )
+    weight = 0.5 * training.images
+    expected = weight * mismatch(ours, client.statistics) + sum(prior(images) for prior in objective.priors)
     if objective.distance is not None:
         mean = [torch.stack(column).mean(0) for column in zip(*gradients, strict=True)]
         expected = expected + 2.0 * LayerL2()(mean, list(client.seen.values()))
