@@ -43,7 +43,7 @@ class CoarseToFine:
     """Descents on grids of an eighth, a quarter and a half of the image's size, each from where the last one ended."""
 
     divisors: tuple[int, ...] = (8, 4, 2)
-    iterations: int = 60
+    iterations: int = 120
     """On each grid."""
     lr: float = 0.1
     noise: float = 0.05

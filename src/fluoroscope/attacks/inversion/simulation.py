@@ -27,7 +27,7 @@ class Objective:
     """Of P1 eq. 5's sum over all layers, once for every image, as priors count."""
     priors: tuple[Prior, ...] = field(default=())
     steps: Literal["unrolled", "interpolated", "merged"] = "unrolled"
-    """How a round that is not one step of SGD is simulated: step by step, or as one step on all its images."""
+    """A round that is not one step of SGD: step by step, each between the two states, or all images as one step."""
 
     @property
     def needs(self) -> frozenset[Capability]:
