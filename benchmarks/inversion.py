@@ -23,6 +23,8 @@ from fluoroscope.models import build
 from fluoroscope.types import Architecture, LocalTraining, Observation, Sgd
 
 IMAGES, ITERATIONS = 100, 100
+CLASSES = 100
+"""P4's network has about 85,000 parameters, which means as many outputs."""
 
 
 @dataclass(frozen=True)
@@ -60,11 +62,11 @@ def observed(model: nn.Module, architecture: Architecture, image: Tensor, label:
     return Observation(THREATS.get("curious-server"), 1, ("c",), architecture, training, state, update, {}, {})
 
 
-def one_by_one(model: nn.Module, seen: Observation, start: Tensor, classes: int) -> tuple[Tensor, int]:
+def one_by_one(model: nn.Module, seen: Observation, start: Tensor) -> tuple[Tensor, int]:
     """P4's loop from the same start: the last image, and how often it was evaluated."""
     assert seen.update is not None
     theirs = [-g for g in seen.update.values()]
-    image, logits = start.clone().requires_grad_(), torch.rand(1, classes).requires_grad_()
+    image, logits = start.clone().requires_grad_(), torch.rand(1, CLASSES).requires_grad_()
     optimiser = torch.optim.LBFGS([image, logits], lr=0.1)
     evaluations = 0
 
@@ -121,8 +123,8 @@ def timed(run: Callable[[], T]) -> tuple[T, Cost]:
 
 def main() -> None:
     data = load("phantom/chest", Request(size=32, images=IMAGES, seed=1))
-    truths, labels, classes = data.batch.images, data.batch.labels, len(data.classes)
-    architecture = Architecture("lenet5", 1, classes, 32)
+    truths, labels = data.batch.images, data.batch.labels
+    architecture = Architecture("lenet5", 1, CLASSES, 32)
     model = build(architecture)
     seen = [observed(model, architecture, x, y) for x, y in zip(truths, labels, strict=True)]
     attack = replace(ATTACKS.get("eucl-tg"), budget=Budget(ITERATIONS))
@@ -140,7 +142,7 @@ def main() -> None:
 
     def one_alone(i: int) -> None:
         nonlocal alone_cost, evaluations, alone_failed
-        (image, count), cost = timed(lambda: one_by_one(model, seen[i], starts[i], classes))
+        (image, count), cost = timed(lambda: one_by_one(model, seen[i], starts[i]))
         alone_cost, evaluations = alone_cost + cost, evaluations + count
         alone_failed += not converged(image, starts[i], truths[i])
 

@@ -17,6 +17,8 @@ from fluoroscope.attacks.inversion.descent import Evaluate, Progress, freeze, ke
 
 CURVATURE = 1e-10
 """A pair enters the history only when y.s exceeds this, as in torch.optim.LBFGS."""
+CACHE = 24 * 2**20
+"""Bytes of history that the processor's cache holds."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,20 +155,24 @@ class BatchedLbfgs:
     def _turned(self, state: LbfgsState, active: Tensor, d: Tensor, change: Tensor, new: Tensor) -> Tensor:
         """H d, after the inverse of L has taken in the newest pairs of the `new` among the active rows.
 
-        The histories' products are over all rows, stopped ones too: to pick the active ones would cost more.
+        A few rows at a time: each history is read twice, the second time from the cache.
         """
         if not state.steps.shape[1]:
             return d
-        rows = len(state.steps)
-        # S y and S q in one pass over S.
-        of_steps = (_spread(torch.stack([change, d], 1), active, rows) @ state.steps.mT)[active].double()
-        self._extend(state, active[new], of_steps[new, 0])
-        inverse = state.inverse if len(active) == rows else state.inverse[active]
+        few = max(1, CACHE // (2 * state.steps[0].numel() * state.steps.element_size()))
+        parts = zip(*(torch.split(part, few) for part in (active, d, change, new)), strict=True)
+        return torch.cat([self._turned_few(state, *part) for part in parts])
+
+    def _turned_few(self, state: LbfgsState, rows: Tensor, d: Tensor, change: Tensor, new: Tensor) -> Tensor:
+        steps, changes = _of(state.steps, rows), _of(state.changes, rows)
+        of_steps = (torch.stack([change, d], 1) @ steps.mT).double()  # S y and S q in one pass over S
+        self._extend(state, rows[new], of_steps[new, 0])
+        inverse = _of(state.inverse, rows)
         alpha = inverse @ of_steps[:, 1, :, None]
-        d = (d - _summed(state.changes, alpha, active)) * state.scale[active, None]
-        of_changes = (_spread(d[:, None], active, rows) @ state.changes.mT)[active].double()
-        right = state.curvatures[active, :, None] * alpha - of_changes.mT
-        return d + _summed(state.steps, inverse.mT @ right, active)
+        d = (d - _summed(changes, alpha)) * state.scale[rows, None]
+        of_changes = (d[:, None] @ changes.mT).double()
+        right = state.curvatures[rows, :, None] * alpha - of_changes.mT
+        return d + _summed(steps, inverse.mT @ right)
 
     def _extend(self, state: LbfgsState, rows: Tensor, of_steps: Tensor) -> None:
         """The newest pair's column in the inverse of L, from S y: of [[y.s, 0], [S y, L]], newest first."""
@@ -176,17 +182,15 @@ class BatchedLbfgs:
         state.inverse[rows, :, slot] = column.scatter(1, slot[:, None], corner)
 
 
-def _spread(vectors: Tensor, active: Tensor, rows: int) -> Tensor:
-    """The active rows' vectors among zeros for the others; no copy when all are active."""
-    if len(active) == rows:
-        return vectors
-    return vectors.new_zeros(rows, *vectors.shape[1:]).index_copy_(0, active, vectors)
+def _of(state: Tensor, rows: Tensor) -> Tensor:
+    """The rows' own, without a copy where they are neighbours."""
+    first, last = int(rows[0]), int(rows[-1])
+    return state[first : last + 1] if last - first + 1 == len(rows) else state[rows]
 
 
-def _summed(history: Tensor, weights: Tensor, active: Tensor) -> Tensor:
-    """Sum of each active row's slots (rows, slots, dim), weighed by (active rows, slots, 1)."""
-    across = _spread(weights.mT.to(history.dtype), active, len(history))
-    return (across @ history)[active, 0]  # six times as fast as history.mT @ weights
+def _summed(history: Tensor, weights: Tensor) -> Tensor:
+    """Sum of each row's slots (rows, slots, dim), weighed by (rows, slots, 1)."""
+    return (weights.mT.to(history.dtype) @ history)[:, 0]  # six times as fast as history.mT @ weights
 
 
 def _with_slots(state: LbfgsState, needed: int, limit: int) -> LbfgsState:
