@@ -1,16 +1,16 @@
-"""The bootstrap against a slow loop, scipy and the normal distribution."""
+"""The bootstrap against a slow loop, scipy and the normal distribution; Wilson's interval against scipy."""
 
 import math
 
 import numpy as np
 import pytest
 import torch
-from scipy.stats import bootstrap
+from scipy.stats import binomtest, bootstrap
 
 from fluoroscope.errors import BadInput, Misconfigured
 from fluoroscope.rng import generator
 from fluoroscope.scores import intervals
-from fluoroscope.scores.intervals import Interval, bootstrap_mean
+from fluoroscope.scores.intervals import Interval, bootstrap_mean, wilson
 
 
 def values(n, seed=0):
@@ -83,3 +83,25 @@ def test_settings_out_of_range_are_named(resamples, level):
 def test_a_matrix_is_named():
     with pytest.raises(BadInput, match=r"shape \(2, 3\)"):
         bootstrap_mean(torch.zeros(2, 3), generator(0))
+
+
+@pytest.mark.parametrize("level", [0.95, 0.8])
+@pytest.mark.parametrize(("successes", "n"), [(0, 1), (1, 1), (0, 20), (20, 20), (7, 20), (482, 500)])
+def test_wilson_is_scipys(successes, n, level):
+    ours = wilson(successes, n, level)
+    theirs = binomtest(successes, n).proportion_ci(level, method="wilson")
+    assert (ours.mean, ours.low, ours.high) == pytest.approx((successes / n, theirs.low, theirs.high), abs=1e-12)
+    assert 0 <= ours.low <= ours.mean <= ours.high <= 1
+    assert ours.n == n
+
+
+def test_no_trial_has_no_share():
+    interval = wilson(0, 0)
+    assert interval.n == 0
+    assert all(map(math.isnan, (interval.mean, interval.low, interval.high)))
+
+
+@pytest.mark.parametrize(("successes", "n", "level"), [(3, 2, 0.95), (-1, 2, 0.95), (1, 2, 95)])
+def test_impossible_counts_are_named(successes, n, level):
+    with pytest.raises(Misconfigured, match=f"{successes} successes in {n} trials at level {level:g}"):
+        wilson(successes, n, level)
