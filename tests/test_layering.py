@@ -21,8 +21,8 @@ ALLOWED = {
     "report": FOUNDATION,
     "adversary": FOUNDATION,
     "defences": FOUNDATION,
-    # Clients evaluate with the same function that scores use: docs/decisions/0002.
-    "federation": FOUNDATION | {"data", "models", "scores.utility"},
+    # Clients evaluate with the same function that scores use: docs/decisions/0002. Defences stand at its edges: 0009.
+    "federation": FOUNDATION | {"data", "models", "scores.utility", "defences"},
     # An attacker simulates the client with the client's own code, on the network that it knows: docs/decisions/0007.
     "attacks": FOUNDATION | {"models", "federation.local_training"},
 }

@@ -1,17 +1,21 @@
 """The hospital's side: a Flower ClientApp that trains and evaluates on its own share."""
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
+from torch import Tensor
 
 from fluoroscope.federation.evaluation import evaluate
+from fluoroscope.federation.home import keep, with_home
 from fluoroscope.federation.local_training import local_training
 from fluoroscope.federation.messages import to_arrays, to_state
 from fluoroscope.federation.plan import Plan
 from fluoroscope.federation.task import Task, load_task
 from fluoroscope.scores.utility import Utility
+from fluoroscope.types import State, UpdateRecord
 
 KEYS = tuple(Utility.__annotations__)
 
@@ -33,15 +37,11 @@ def client_app(plan_of: Callable[[Context], Plan], device: str = "cpu", threads:
     def train(message: Message, context: Context) -> Message:
         task, client = _task(context), _client(context)
         config: ConfigRecord = message.content["config"]  # type: ignore[assignment]
-        trained = local_training(
-            task.model,
-            _received(message, device),
-            task.train_batch(client),
-            task.local_training(client, config),
-            task.training_rng(client, config),
-        )
-        metrics = MetricRecord({"num-examples": len(task.clients[client].train), "loss": trained.loss})
-        return _reply(message, context, {"arrays": to_arrays(trained.state), "metrics": metrics})
+        before = with_home(context, _received(message, device))
+        sent, after, loss = train_and_defend(task, client, config, before)
+        keep(context, after, sent)
+        metrics = MetricRecord({"num-examples": len(task.clients[client].train), "loss": loss})
+        return _reply(message, context, {"arrays": to_arrays(sent), "metrics": metrics})
 
     @app.evaluate()
     def validate(message: Message, context: Context) -> Message:
@@ -49,11 +49,45 @@ def client_app(plan_of: Callable[[Context], Plan], device: str = "cpu", threads:
         held = task.validation_batch(client)
         if not len(held):  # nothing to say: counts for nothing in a mean
             return _reply(message, context, {"metrics": MetricRecord(dict.fromkeys(("num-examples", *KEYS), 0.0))})
-        scored = evaluate(task.model, _received(message, device), held)
+        scored = evaluate(task.model, with_home(context, _received(message, device)), held)
         metrics = MetricRecord({"num-examples": scored["images"], **{k: float(v) for k, v in scored.items()}})  # type: ignore[arg-type]
         return _reply(message, context, {"metrics": metrics})
 
     return app
+
+
+def train_and_defend(
+    task: Task, client: int, config: ConfigRecord, before: dict[str, Tensor]
+) -> tuple[dict[str, Tensor], dict[str, Tensor], float]:
+    """What the client sends, the state that it ended with, and its loss."""
+    training, rng = task.local_training(client, config), task.training_rng(client, config)
+    data, around = task.train_batch(client), task.defence.training
+    if around is None:
+        trained = local_training(task.model, before, data, training, rng)
+        after, loss = trained.state, trained.loss
+    else:
+        after, loss = around.train(task.model, before, data, training, rng)
+    if not task.defence.parts:
+        return after, after, loss
+    part = partial(split_state, task.buffer_names)
+    record = UpdateRecord(
+        round=int(config["server-round"]),  # type: ignore[arg-type]  # Flower sends an int
+        cohort=(task.clients[client].name,),
+        architecture=task.architecture,
+        training=training,
+        state_before=part(before)[0],
+        state_after=part(after)[0],
+        buffers_before=part(before)[1],
+        buffers_after=part(after)[1],
+    )
+    left = task.defence.send(record, task.defence_rng(client, config))
+    return {**left.state_after, **(left.buffers_after or {})}, after, loss
+
+
+def split_state(buffers: frozenset[str], state: State) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Parameters and buffers."""
+    parameters = {name: value for name, value in state.items() if name not in buffers}
+    return parameters, {name: value for name, value in state.items() if name in buffers}
 
 
 def _client(context: Context) -> int:

@@ -3,7 +3,8 @@
 import copy
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from fluoroscope.scores.utility import Utility, utility
 from fluoroscope.types import PrivateBatch, State
@@ -20,3 +21,19 @@ def evaluate(model: nn.Module, state: State, data: PrivateBatch) -> Utility:
     chunks = torch.split(data.images, CHUNK)
     logits = [torch.func.functional_call(network, dict(state), (images.to(device),)) for images in chunks]
     return utility(torch.cat(logits), data.labels)
+
+
+@torch.no_grad()
+def with_statistics_of(model: nn.Module, state: State, images: Tensor) -> dict[str, Tensor]:
+    """The state with BatchNorm's statistics estimated anew: for a model whose clients keep theirs at home."""
+    network = copy.deepcopy(model).train()
+    for module in network.modules():
+        if isinstance(module, _BatchNorm):
+            module.reset_running_stats()
+            module.momentum = None  # a plain mean over the chunks
+    fresh = {name: value.to(next(iter(state.values())).device) for name, value in network.state_dict().items()}
+    statistics = {name: fresh[name] for name, _ in network.named_buffers()}
+    restated = {**state, **statistics}
+    for chunk in torch.split(images, CHUNK):
+        torch.func.functional_call(network, restated, (chunk.to(fresh[next(iter(fresh))].device),))
+    return restated

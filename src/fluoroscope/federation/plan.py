@@ -93,6 +93,19 @@ class StrategyPlan(OpenSection):
     """Epochs on the server's auxiliary images before round 1 (P3's initial parameters)."""
 
 
+class DefencePlan(OpenSection):
+    """A defence by name; further keys are its own. Several stand in the order in which an update meets them."""
+
+    name: str
+
+
+class PrivacyPlan(Section):
+    """When to stop."""
+
+    epsilon: float | None = Field(default=None, gt=0)
+    """The most that any client may spend; no round is begun that would exceed it."""
+
+
 class RecordsPlan(Section):
     """Which updates are kept: 100 rounds of 9 clients need not fill the disk."""
 
@@ -118,6 +131,8 @@ class Plan(Section):
     model: ModelPlan = ModelPlan()
     training: TrainingPlan = TrainingPlan()
     strategy: StrategyPlan = StrategyPlan()
+    defence: tuple[DefencePlan, ...] = ()
+    privacy: PrivacyPlan = PrivacyPlan()
     records: RecordsPlan = RecordsPlan()
 
     @model_validator(mode="after")

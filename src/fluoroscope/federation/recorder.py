@@ -1,6 +1,7 @@
 """A strategy that writes down what passes through the server, and can go on where a run was stopped."""
 
 import time
+from collections import Counter
 from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 
@@ -11,13 +12,13 @@ from torch import Tensor
 
 from fluoroscope.errors import BadInput
 from fluoroscope.federation.messages import to_state
+from fluoroscope.federation.privacy import claimed
 from fluoroscope.federation.progress import Progress
 from fluoroscope.federation.store import ClientEntry, RecordStore, RoundManifest
 from fluoroscope.federation.strategies import server_state
 from fluoroscope.federation.task import Task
 from fluoroscope.federation.wrapper import Wrapper
 from fluoroscope.rng import derive, seeded_globals
-from fluoroscope.types import NO_CLAIM
 
 
 class Recorder(Wrapper):
@@ -32,6 +33,7 @@ class Recorder(Wrapper):
         self._config, self._asked = ConfigRecord(), 0
         self._began = 0.0
         self._clients: dict[str, ClientEntry] = {}
+        self._took_part = Counter(name for r in range(1, done + 1) for name in store.manifest(r).clients)
         self._files: dict[str, Future[str]] = {}
         # Beside the aggregation, which leaves a core free: recording then costs next to nothing.
         self._writer = ThreadPoolExecutor(max_workers=1)
@@ -96,7 +98,9 @@ class Recorder(Wrapper):
             self._write(this, f"{name}.safetensors", to_state(reply.content.array_records["arrays"]))
         loss = reply.content.metric_records["metrics"]["loss"]
         training = self.task.local_training(client, self._config)
-        self._clients[name] = ClientEntry(training, NO_CLAIM, float(loss), kept)  # type: ignore[arg-type]
+        self._took_part[name] += 1
+        claim = claimed(self.task, training, self._took_part[name])
+        self._clients[name] = ClientEntry(training, claim, float(loss), kept)  # type: ignore[arg-type]
 
     def _checked(self, replies: Iterable[Message], this: int) -> list[Message]:
         """The replies, one from every client asked: a study with a client missing would not say what it seems to."""

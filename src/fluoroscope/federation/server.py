@@ -7,15 +7,20 @@ from typing import Any
 
 import torch
 from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Strategy
 from torch import Tensor
 
 from fluoroscope import strict_json
+from fluoroscope.defences.fed_bn import FedBn
 from fluoroscope.errors import Misconfigured
 from fluoroscope.federation.buffers import AveragedBuffers
-from fluoroscope.federation.evaluation import evaluate
+from fluoroscope.federation.cohort import DefendedCohort
+from fluoroscope.federation.evaluation import evaluate, with_statistics_of
+from fluoroscope.federation.home import KeptAtHome
 from fluoroscope.federation.local_training import local_training
 from fluoroscope.federation.messages import to_arrays
 from fluoroscope.federation.plan import Plan
+from fluoroscope.federation.privacy import rounds_within_budget
 from fluoroscope.federation.progress import Progress
 from fluoroscope.federation.recorder import Recorder
 from fluoroscope.federation.store import RecordStore, RunHeader
@@ -33,20 +38,29 @@ def serve(grid: Grid, plan: Plan, out: Path, device: str, progress: Progress) ->
     # All that can be wrong with the plan is found before anything is written.
     strategy = build_strategy(plan.strategy.name, plan.strategy.settings, len(task.clients), plan.strategy.fraction)
     _check_pretraining(task)
+    _check_fed_bn(task)
+    rounds = rounds_within_budget(task)
     done = max(store.rounds(), default=None)
     if done is not None and done > plan.rounds:
         raise Misconfigured(f"{out} holds {done} rounds already, and rounds = {plan.rounds}; ask for {done} or more.")
     store.begin(_header(task))
-    recorder = Recorder(AveragedBuffers(strategy, task.buffer_names), task, store, done or 0, progress)
+    recorder = Recorder(_defended(strategy, task), task, store, done or 0, progress)
     if done is None:
         recorder.write_initial(_initial_state(task, device))
         done = 0
     restore_server_state(strategy, store.server_state(done))
-    progress.begin(plan.rounds * _work(task), done * _work(task))
-    if done < plan.rounds:
+    progress.begin(rounds * _work(task), done * _work(task))
+    if done < rounds:
         arrays = to_arrays(store.global_state(done))
-        recorder.start(grid, initial_arrays=arrays, num_rounds=plan.rounds - done, timeout=TIMEOUT)
-    store.write_text("result.json", strict_json.dumps(_result(task, store, device)))
+        recorder.start(grid, initial_arrays=arrays, num_rounds=rounds - done, timeout=TIMEOUT)
+    store.write_text("result.json", strict_json.dumps(_result(task, store, rounds, device)))
+
+
+def _defended(strategy: Strategy, task: Task) -> Strategy:
+    """From the inside: the strategy, the cohort's defence, buffers averaged apart, what stayed at home filled in."""
+    if task.defence.cohort is not None:
+        strategy = DefendedCohort(strategy, task.defence.cohort, task.plan.seed)
+    return KeptAtHome(AveragedBuffers(strategy, task.buffer_names))
 
 
 def _work(task: Task) -> int:
@@ -65,6 +79,14 @@ def _initial_state(task: Task, device: str) -> dict[str, Tensor]:
     training = task.training(len(batch), plan.training.batch_size, plan.strategy.pretrain_epochs, plan.training.lr)
     on_device = {name: value.to(device) for name, value in state.items()}
     return local_training(task.model, on_device, batch, training, generator(plan.seed, "pretraining")).state
+
+
+def _check_fed_bn(task: Task) -> None:
+    if any(isinstance(part, FedBn) for part in task.defence.parts) and not task.partition.auxiliary:
+        raise Misconfigured(
+            "fed-bn leaves the server without BatchNorm statistics; to test the model it estimates them on public "
+            f"images, and the partition {task.plan.partition.name!r} gives it none; choose one with an auxiliary set."
+        )
 
 
 def _check_pretraining(task: Task) -> None:
@@ -90,14 +112,19 @@ def _header(task: Task) -> RunHeader:
     )
 
 
-def _result(task: Task, store: RecordStore, device: str) -> dict[str, Any]:
+def _result(task: Task, store: RecordStore, last: int, device: str) -> dict[str, Any]:
     """Test metrics of the last model and of the best by validation (P1: the one that is reported)."""
-    last, best = task.plan.rounds, store.best_round()
+    best = store.best_round()
     result: dict[str, Any] = {"rounds": last, "best_round": best, "classes": list(task.images.classes)}
+    if last < task.plan.rounds:
+        result["stopped"] = f"after {last} of {task.plan.rounds} rounds: epsilon {task.plan.privacy.epsilon} is spent"
     for key, server_round in {"last": last, "best": best}.items():
         if server_round is None or not task.partition.test:
             result[key] = None
             continue
         state = {name: value.to(torch.device(device)) for name, value in store.global_state(server_round).items()}
+        if any(isinstance(part, FedBn) for part in task.defence.parts):
+            public = task.images.batch.images[list(task.partition.auxiliary)]
+            state = with_statistics_of(task.model, state, public)
         result[key] = dict(evaluate(task.model, state, task.images.batch.subset(task.partition.test)))
     return result

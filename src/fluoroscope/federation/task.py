@@ -1,19 +1,20 @@
 """A plan made real: images, shares, network and each client's training. Loaded once a process."""
 
 import hashlib
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
 import torch
 from flwr.app import ConfigRecord
-from pydantic import TypeAdapter, ValidationError
 from torch import Tensor, nn
 
 from fluoroscope.data import Request, load
 from fluoroscope.data.partition import PARTITIONS, Partitioner
+from fluoroscope.defences import Chain
 from fluoroscope.errors import Misconfigured
 from fluoroscope.federation.plan import Plan
+from fluoroscope.federation.settings import defended, made
 from fluoroscope.models import build
 from fluoroscope.rng import derive, generator
 from fluoroscope.types import Adam, Architecture, ClientSplit, ImageSet, LocalTraining, Partition, PrivateBatch, Sgd
@@ -48,6 +49,10 @@ class Task:
     @property
     def initial_state(self) -> dict[str, Tensor]:
         return {name: value.detach().clone() for name, value in self.model.state_dict().items()}
+
+    @cached_property
+    def defence(self) -> Chain:
+        return defended([(part.name, part.settings) for part in self.plan.defence])
 
     def train_batch(self, client: int) -> PrivateBatch:
         return self.images.batch.subset(self.clients[client].train)
@@ -93,19 +98,14 @@ class Task:
         """Derived, not carried on: a resumed round draws what the uninterrupted one drew."""
         return generator(self.plan.seed, "local training", client, "round", _whole(config["server-round"]))
 
+    def defence_rng(self, client: int, config: ConfigRecord) -> torch.Generator:
+        """Of what the client's defences draw."""
+        return generator(self.plan.seed, "defence", client, "round", _whole(config["server-round"]))
+
 
 def partitioner(name: str, settings: dict[str, Any]) -> Partitioner:
     """The named way to split, with settings from a plan or a command line."""
-    kind = PARTITIONS.get(name)
-    known = [field.name for field in fields(kind)]  # type: ignore[arg-type]  # every one is a dataclass
-    if unknown := sorted(set(settings) - set(known)):
-        raise Misconfigured(f"partition {name} has no setting {unknown[0]!r}; it takes: {', '.join(known)}.")
-    try:
-        return TypeAdapter(kind).validate_python(settings)
-    except ValidationError as problem:
-        first = problem.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise Misconfigured(f"partition.{where}: {first['msg']}, not {first['input']!r}.") from problem
+    return made(PARTITIONS.get(name), f"partition {name}", settings)
 
 
 def divide(images: ImageSet, name: str, settings: dict[str, Any], seed: int) -> Partition:

@@ -1,7 +1,9 @@
-"""Beyond the papers: how far the leak reaches with the span attack. P1 found that only the one-image client leaks."""
+"""Beyond the papers: how far the leak reaches, each attack with its own budget. P1: only the one-image client leaks."""
+
+from dataclasses import replace
 
 from fluoroscope.studies import p1_figures as draw
-from fluoroscope.studies.p1 import Inverted
+from fluoroscope.studies.p1 import Inverted, Labels, Without
 from fluoroscope.studies.p1_federation import STAGES, Scale
 from fluoroscope.studies.study import Size, Study, enter
 
@@ -19,7 +21,47 @@ SIZES: dict[Size, list[Inverted]] = {
     "paper": [_one("paper", 20)],
 }
 
+
+def _attacks(scale: Scale, victims: int) -> list[Inverted]:
+    """The last two take minutes a victim: of the same victims, they are given a third."""
+    quick, slow = ("epochwise", "span", "bn-only"), ("inverting-gradients", "p1-reference")
+    usual = [_one(scale, victims, attack=name) for name in quick]
+    return usual + [_one(scale, victims // 3, attack=name) for name in (*quick[:2], *slow)]
+
+
+def _labels(scale: Scale, images: int) -> list[Inverted]:
+    kinds: tuple[Labels, ...] = ("own", "inferred", "known")
+    return [replace(_one(scale, images // n, n, "epochwise"), labels=kind) for kind in kinds for n in (2, 4)]
+
+
+def _steps(scale: Scale, victims: int) -> list[Inverted]:
+    usual = _one(scale, victims, attack="epochwise")
+    kinds: tuple[Without, ...] = ("nothing", "unrolling")
+    return [replace(usual, local_steps=n, without=kind) for kind in kinds for n in (2, 4, 8)]
+
+
 enter(
+    Study(
+        "frontier/attacks",
+        "One image, one step: the attacks on the same victims",
+        "P1 fig. 3: only the attack with BatchNorm statistics and a prior recovers the image.",
+        {"small": _attacks("small", 12), "paper": _attacks("paper", 20)},
+        draw.pictures,
+    ),
+    Study(
+        "frontier/labels",
+        "Batches: labels optimised, inferred and known",
+        "P1 optimises the labels with the images.",
+        {"small": _labels("small", 8), "paper": _labels("paper", 20)},
+        draw.by_batch,
+    ),
+    Study(
+        "frontier/steps",
+        "Several local steps, unrolled and merged into one",
+        "P1 fig. 6b: more local steps leak less, to an attack that merges them into one.",
+        {"small": _steps("small", 3), "paper": _steps("paper", 20)},
+        draw.by_steps,
+    ),
     Study(
         "frontier/batch",
         "Leakage by batch size: the span attack",

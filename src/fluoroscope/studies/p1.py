@@ -13,6 +13,7 @@ from fluoroscope.attacks import ATTACKS, Attack
 from fluoroscope.attacks.inversion.attack import Inversion
 from fluoroscope.attacks.inversion.checkpoint import Checkpoint
 from fluoroscope.attacks.inversion.initialisation import Normal
+from fluoroscope.attacks.inversion.label_handling import Inferred, Known
 from fluoroscope.attacks.inversion.simulation import Objective
 from fluoroscope.data import Request, load
 from fluoroscope.models import build
@@ -22,13 +23,16 @@ from fluoroscope.studies.p1_federation import SCALES, Federation, Scale, Trained
 from fluoroscope.studies.percentile_noise import noised
 from fluoroscope.studies.scoring import ImageScore, score
 from fluoroscope.studies.study import Bench, Result
-from fluoroscope.types import Observation, Reconstruction
+from fluoroscope.types import Capability, Observation, PrivateBatch, Reconstruction, UpdateRecord
 
 SHOWN = 2
 """Clients whose first image is kept for the figure."""
 
 Without = Literal["nothing", "bn loss", "prior", "bn loss and prior", "right prior", "checkpoint", "unrolling"]
 """What the attack is deprived of. `right prior`: it starts from the mean of another kind of image."""
+
+Labels = Literal["own", "inferred", "known"]
+"""As the attack has them, read from the update, or granted."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,7 @@ class Inverted:
     sigma0: float = 0.0
     start: Literal["pretrained", "scratch"] = "pretrained"
     burn_in: bool = False
+    labels: Labels = "own"
     iterations: int | None = None
     """None leaves the attack its own budget."""
     data: str = "phantom/chest"
@@ -54,7 +59,7 @@ class Inverted:
     @property
     def settings(self) -> dict[str, Any]:
         own = asdict(self)
-        names = ("data", "start", "without", "round", "batch_size", "local_steps", "sigma0", "victims")
+        names = ("data", "start", "without", "round", "batch_size", "local_steps", "sigma0", "labels", "victims")
         size = SCALES[self.scale]["data"]["size"]
         return {"attack": self.attack_name, "client": "client-9", "size": size, **{name: own[name] for name in names}}
 
@@ -72,6 +77,8 @@ class Inverted:
             attack = replace(attack, objective=replace(attack.objective, batchnorm_weight=0.0))
         if self.without in ("prior", "bn loss and prior"):
             attack = replace(attack, start=Normal(0.5, 0.25))
+        if self.labels != "own":
+            attack = replace(attack, labels=Known() if self.labels == "known" else Inferred())
         if self.without == "unrolling" and isinstance(attack.objective, Objective):
             attack = replace(attack, objective=replace(attack.objective, steps="merged"))
         return attack
@@ -83,7 +90,7 @@ class Inverted:
         for number, victims in enumerate(clients):
             rng = generator(bench.seed, "p1", "client", number)
             record = noised(trained.update(self.round, victims, self.batch_size, rng), self.sigma0, rng)
-            seen.append(self._seen(observe(record, THREATS.get("curious-server"), trained.prior), trained, bench.seed))
+            seen.append(self._deprived(self._seen(record, victims, trained.prior), trained, bench.seed))
         began = time.perf_counter()
         guesses = self.attack.run(
             seen,
@@ -103,7 +110,13 @@ class Inverted:
             },
         )
 
-    def _seen(self, observation: Observation, trained: Trained, seed: int) -> Observation:
+    def _seen(self, record: UpdateRecord, victims: PrivateBatch, prior: Tensor) -> Observation:
+        curious = THREATS.get("curious-server")
+        if self.labels == "known":
+            return observe(record, curious.granted(Capability.LABELS), prior, victims.labels)
+        return observe(record, curious, prior)
+
+    def _deprived(self, observation: Observation, trained: Trained, seed: int) -> Observation:
         """Less than the curious server sees, where the cell says so."""
         task = trained.task
         if self.without == "right prior":

@@ -40,6 +40,11 @@ def by_batch(title: str, rows: Rows) -> Figure:
     return panels(title, [_panel(rows, "batch_size", "images in the batch", "RDLV by batch size")])
 
 
+def by_steps(title: str, rows: Rows) -> Figure:
+    """Leakage by the number of steps of one image each."""
+    return panels(title, [_panel(rows, "local_steps", "local steps of one image each", "RDLV by local steps")])
+
+
 def quantified(title: str, rows: Rows) -> Figure:
     """Fig. 6: batch size, local steps and noise, a panel each."""
     drawn = [
@@ -75,6 +80,8 @@ def _name(row: Row) -> str:
     parts = [row["attack"]]
     if row["without"] != "nothing":
         parts.append(f"without {row['without']}")
+    if row["labels"] != "own":
+        parts.append(f"labels {row['labels']}")
     if row["start"] == "scratch":
         parts.append("from scratch")
     return "\n".join(parts)

@@ -32,7 +32,7 @@ def recovered(before: State, after: State, momentum: float, counts: Mapping[str,
     """The statistics of the one batch between two states of the buffers: exact for one step (P1 eqs 3 and 4).
 
     s = (r_new - (1-m) r_old) / m; the running variance is unbiased, the normalisation is not. A noised buffer may
-    say a variance below zero, which no batch has.
+    say a variance below zero, which no batch has. A layer that was withheld is left out.
     """
 
     def batch(key: str) -> Tensor:
@@ -41,6 +41,8 @@ def recovered(before: State, after: State, momentum: float, counts: Mapping[str,
 
     found = {}
     for layer, count in counts.items():
+        if f"{layer}.running_mean" not in after:
+            continue
         kind = after[f"{layer}.running_mean"].dtype
         mean, unbiased = batch(f"{layer}.running_mean"), batch(f"{layer}.running_var")
         found[layer] = Statistics(mean.to(kind), (unbiased * ((count - 1) / count)).clamp_min(0).to(kind))

@@ -23,7 +23,7 @@ def gives_statistics(observation: Observation) -> bool:
 
 
 def direction(observation: Observation, model: nn.Module) -> dict[str, Tensor]:
-    """The update over -lr and the number of steps, by parameter, in the order of the network.
+    """The update over -lr and the number of steps, by parameter that was sent, in the order of the network.
 
     The mean of the directions that the client's optimiser took: of one step of plain SGD the gradient (P4), of Adam
     what it makes of it. Its scale depends neither on lr nor on how many steps there were.
@@ -32,7 +32,7 @@ def direction(observation: Observation, model: nn.Module) -> dict[str, Tensor]:
     assert update is not None
     assert training is not None
     over = -training.optimiser.lr * training.steps
-    return {name: update[name] / over for name, _ in model.named_parameters()}
+    return {name: update[name] / over for name, _ in model.named_parameters() if name in update}
 
 
 def statistics(observation: Observation, model: nn.Module, alone: bool) -> dict[str, Statistics]:

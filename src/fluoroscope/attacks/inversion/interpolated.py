@@ -40,7 +40,7 @@ class Interpolated:
         self.model = client_mode(build(architecture), training)
         before, update = observation.state_before or {}, observation.update or {}
         self.states = [
-            {name: before[name] + t / training.steps * update[name] for name in before}
+            {name: value + t / training.steps * update.get(name, 0) for name, value in before.items()}
             | dict(observation.buffers_before or {})
             for t in range(training.steps)
         ]

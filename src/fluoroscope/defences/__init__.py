@@ -1,0 +1,19 @@
+"""What stands between a client and those who watch: one defence a file, at one of three seams."""
+
+from fluoroscope.defences import (  # noqa: F401  # each file enters itself in the registry
+    clip_and_noise,
+    clipping,
+    dp_sgd,
+    fed_bn,
+    global_dp,
+    hidden_layers,
+    metric_privacy,
+    percentile_gaussian,
+    pruning,
+    quantisation,
+)
+from fluoroscope.defences.chain import Chain, chain
+from fluoroscope.defences.contract import AroundTraining, Defence, OnCohort, OnUpdate, Participation
+from fluoroscope.defences.registry import DEFENCES
+
+__all__ = ["DEFENCES", "AroundTraining", "Chain", "Defence", "OnCohort", "OnUpdate", "Participation", "chain"]

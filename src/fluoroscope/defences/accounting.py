@@ -1,0 +1,39 @@
+"""Epsilon over rounds, counted by dp-accounting: what happened is a DpEvent, how it is counted is Renyi DP."""
+
+import math
+from collections.abc import Callable
+
+import dp_accounting
+from dp_accounting.rdp import RdpAccountant
+
+from fluoroscope.errors import Misconfigured
+
+DELTA = 1e-5
+
+
+def gaussian(multiplier: float, times: int) -> dp_accounting.DpEvent:
+    """So many releases, each with noise of `multiplier` times the sensitivity."""
+    return dp_accounting.SelfComposedDpEvent(dp_accounting.GaussianDpEvent(multiplier), times)
+
+
+def sampled_gaussian(multiplier: float, rate: float, times: int) -> dp_accounting.DpEvent:
+    """The same, of which a record enters each with probability `rate`."""
+    one = dp_accounting.PoissonSampledDpEvent(rate, dp_accounting.GaussianDpEvent(multiplier))
+    return dp_accounting.SelfComposedDpEvent(one, times)
+
+
+def epsilon(event: dp_accounting.DpEvent, delta: float) -> float | None:
+    """For neighbours that differ by one unit added or removed; None where there is no bound."""
+    if not 0 < delta < 1:
+        raise Misconfigured(f"delta must lie between 0 and 1, not {delta}.")
+    spent = float(RdpAccountant().compose(event).get_epsilon(delta))
+    return spent if math.isfinite(spent) else None
+
+
+def affordable(rounds: int, budget: float, spent: Callable[[int], float]) -> int:
+    """The most of so many rounds that keep `spent` within the budget, by bisection: it grows with the rounds."""
+    low, high = 0, rounds
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if spent(middle) <= budget else (low, middle - 1)
+    return low

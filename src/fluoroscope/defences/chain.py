@@ -1,0 +1,84 @@
+"""Defences stacked, each at its seam, in the order in which an update meets them."""
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+
+from fluoroscope.defences.contract import AroundTraining, Defence, OnCohort, OnUpdate, Participation
+from fluoroscope.errors import Misconfigured
+from fluoroscope.types import NO_CLAIM, PrivacyClaim, UpdateRecord
+
+SEAMS = ("while the client trains", "on what leaves the client", "at the server")
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Any number of defences as one. Made by `chain`, which refuses an order that could not be."""
+
+    parts: tuple[Defence, ...] = ()
+
+    @property
+    def training(self) -> AroundTraining | None:
+        """What stands in for plain training."""
+        return next((part for part in self.parts if isinstance(part, AroundTraining)), None)
+
+    @property
+    def cohort(self) -> OnCohort | None:
+        """What stands at the server."""
+        return next((part for part in self.parts if isinstance(part, OnCohort)), None)
+
+    def send(self, record: UpdateRecord, rng: torch.Generator) -> UpdateRecord:
+        """The record after every part that changes what leaves."""
+        for part in self.parts:
+            if isinstance(part, OnUpdate):
+                record = part.send(record, rng)
+        return record
+
+    def claim(self, participation: Participation) -> PrivacyClaim:
+        """The one claim that a part makes: what comes after it sees only its output, and cannot void it.
+
+        Without a claim, the statements of all parts.
+        """
+        claims = [part.claim(participation) for part in self.parts]
+        if not claims:
+            return NO_CLAIM
+        proved = [claim for claim in claims if claim.epsilon is not None]
+        return proved[0] if proved else PrivacyClaim(statement="; ".join(dict.fromkeys(c.statement for c in claims)))
+
+
+def chain(*defences: Defence) -> Chain:
+    """Stack defences; those of another seam stand where that seam is."""
+    flat = [part for defence in defences for part in (defence.parts if isinstance(defence, Chain) else (defence,))]
+    seams = [_seam(part) for part in flat]
+    for place in (0, 2):
+        if seams.count(place) > 1:
+            names = " and ".join(_name(part) for part in flat if _seam(part) == place)
+            raise Misconfigured(f"{names} both stand {SEAMS[place]}: leave one out.")
+    for first, second in pairwise(flat):
+        if _seam(first) > _seam(second):
+            raise Misconfigured(
+                f"{_name(second)} stands {SEAMS[_seam(second)]}, so it comes before {_name(first)}, which stands "
+                f"{SEAMS[_seam(first)]}: change their order."
+            )
+    promising = [part for part in flat if getattr(part, "delta", None) is not None]
+    if len(promising) > 1:
+        raise Misconfigured(
+            f"{' and '.join(map(_name, promising))} each make a claim of their own, about different things; a chain "
+            "carries one. Leave one out."
+        )
+    return Chain(tuple(flat))
+
+
+def _seam(part: Defence) -> int:
+    if isinstance(part, AroundTraining):
+        return 0
+    if isinstance(part, OnUpdate):
+        return 1
+    if isinstance(part, OnCohort):
+        return 2
+    raise Misconfigured(f"{part!r} stands at none of the three seams: it needs train, send, or received and released.")
+
+
+def _name(part: Defence) -> str:
+    return type(part).__name__

@@ -1,0 +1,95 @@
+"""DP-SGD by Opacus: every image's gradient is clipped and noised while the client trains (P1 section III-E)."""
+
+import copy
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from opacus import GradSampleModule
+from opacus.optimizers import DPOptimizer
+from opacus.validators import ModuleValidator
+from torch import Tensor, nn
+
+from fluoroscope.defences.accounting import DELTA, epsilon, sampled_gaussian
+from fluoroscope.defences.contract import Participation
+from fluoroscope.defences.registry import DEFENCES
+from fluoroscope.defences.settings import above, at_least
+from fluoroscope.errors import Unsupported
+from fluoroscope.rng import seeded_globals
+from fluoroscope.types import LocalTraining, PrivacyClaim, PrivateBatch, Sgd, State
+
+
+@DEFENCES.register("dp-sgd")
+@dataclass(frozen=True)
+class DpSgd:
+    """Per-image clipping to `clip`, noise of multiplier * clip, and batches drawn by Poisson sampling.
+
+    The claim counts such batches, so that is how they are drawn: their size varies, and some are empty.
+    """
+
+    clip: float
+    multiplier: float
+    delta: float = DELTA
+
+    def __post_init__(self) -> None:
+        above("clip", self.clip, 0)
+        at_least("multiplier", self.multiplier, 0)
+
+    def claim(self, participation: Participation) -> PrivacyClaim:
+        if not self.multiplier:
+            return PrivacyClaim(statement="not differential privacy: there is no noise")
+        training = participation.training
+        # An image enters each step with probability batch / images.
+        event = sampled_gaussian(self.multiplier, _rate(training), training.steps * participation.rounds)
+        spent = epsilon(event, self.delta)
+        return PrivacyClaim(spent, self.delta, "record", "an image added or removed; holds against all")
+
+    def train(
+        self, model: nn.Module, state: State, data: PrivateBatch, training: LocalTraining, rng: torch.Generator
+    ) -> tuple[dict[str, Tensor], float]:
+        device = next(iter(state.values())).device
+        network = _private(model, state, device)
+        optimiser = DPOptimizer(
+            _optimiser(network, training),
+            noise_multiplier=self.multiplier,
+            max_grad_norm=self.clip,
+            expected_batch_size=max(1, round(_rate(training) * training.images)),
+            generator=torch.Generator(device).manual_seed(int(torch.randint(2**62, (), generator=rng))),
+        )
+        total, seen = 0.0, 0
+        with seeded_globals(int(torch.randint(2**62, (), generator=rng))):  # dropout knows no other generator
+            for _ in range(training.steps):
+                chosen = torch.rand(training.images, generator=rng) < _rate(training)
+                images, labels = data.images[chosen].to(device), data.labels[chosen].to(device)
+                optimiser.zero_grad()
+                # An empty batch has no loss, and still its noise.
+                loss = nn.functional.cross_entropy(network(images), labels, reduction="sum") / max(len(images), 1)
+                loss.backward()  # type: ignore[no-untyped-call]
+                optimiser.step()
+                total += float(loss.detach()) * len(images)
+                seen += len(images)
+        after = {name: value.detach() for name, value in network._module.state_dict().items()}
+        return after, total / max(seen, 1)
+
+
+def _rate(training: LocalTraining) -> float:
+    return min(1.0, training.batch_size / training.images)
+
+
+def _private(model: nn.Module, state: State, device: torch.device) -> Any:  # noqa: ANN401  # Opacus gives its classes no types
+    network = copy.deepcopy(model).train()
+    if problems := ModuleValidator.validate(network, strict=False):
+        first = str(problems[0]).splitlines()[0]
+        raise Unsupported(
+            f"dp-sgd cannot train this network ({first}): BatchNorm mixes patients in a batch's statistics. Use a "
+            "model without it, such as resnet18-gn or lenet5, or the defence percentile-gaussian."
+        )
+    network.load_state_dict(dict(state))
+    return GradSampleModule(network.to(device), loss_reduction="mean")
+
+
+def _optimiser(network: Any, training: LocalTraining) -> torch.optim.Optimizer:  # noqa: ANN401
+    kind, parameters = training.optimiser, network.parameters()
+    if isinstance(kind, Sgd):
+        return torch.optim.SGD(parameters, kind.lr, kind.momentum, weight_decay=kind.weight_decay)
+    return torch.optim.Adam(parameters, kind.lr, kind.betas, kind.eps)

@@ -1,0 +1,46 @@
+"""P1's noise on an outgoing update (spec section 4)."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fluoroscope.defences.contract import Participation
+from fluoroscope.defences.registry import DEFENCES
+from fluoroscope.defences.settings import at_least, between
+from fluoroscope.types import PrivacyClaim, State, UpdateRecord
+
+
+@DEFENCES.register("percentile-gaussian")
+@dataclass(frozen=True)
+class PercentileGaussian:
+    """dW + N(0, s) with s = sigma0 * percentile(|dW|, percentile); s is a standard deviation.
+
+    BatchNorm's statistics leave with the update and are noised like the rest of it: without that, they alone would
+    still give the image away.
+    """
+
+    sigma0: float
+    percentile: float = 95.0
+
+    def __post_init__(self) -> None:
+        at_least("sigma0", self.sigma0, 0)
+        between("percentile", self.percentile, 0, 100)
+
+    def claim(self, participation: Participation) -> PrivacyClaim:
+        return PrivacyClaim(statement="not differential privacy: the size of the noise depends on the data")
+
+    def send(self, record: UpdateRecord, rng: torch.Generator) -> UpdateRecord:
+        if not self.sigma0:
+            return record
+        buffers = {name: v for name, v in (record.buffers_after or {}).items() if v.is_floating_point()}
+        changes = record.arrays | {name: after - record.buffers_before[name] for name, after in buffers.items()}
+        sizes = np.concatenate([change.abs().flatten().cpu().numpy() for change in changes.values()])
+        deviation = self.sigma0 * float(np.percentile(sizes, self.percentile))
+
+        def noisy(state: State) -> dict[str, Tensor]:
+            return {name: v + deviation * torch.randn(v.shape, generator=rng).to(v.device) for name, v in state.items()}
+
+        after = None if record.buffers_after is None else {**record.buffers_after, **noisy(buffers)}
+        return replace(record, state_after=noisy(record.state_after), buffers_after=after)

@@ -1,0 +1,34 @@
+"""Gradient pruning (Zhu et al. 2019, section 5.2): small changes are not sent."""
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from fluoroscope.defences.contract import Participation, sent
+from fluoroscope.defences.registry import DEFENCES
+from fluoroscope.defences.settings import between
+from fluoroscope.types import PrivacyClaim, UpdateRecord
+
+
+@DEFENCES.register("pruning")
+@dataclass(frozen=True)
+class Pruning:
+    """Of each array's changes the smallest `share` become 0."""
+
+    share: float
+
+    def __post_init__(self) -> None:
+        between("share", self.share, 0, 1)
+
+    def claim(self, participation: Participation) -> PrivacyClaim:
+        return PrivacyClaim(statement="not differential privacy: nothing is random")
+
+    def send(self, record: UpdateRecord, rng: torch.Generator) -> UpdateRecord:
+        return replace(record, state_after=sent(record, {n: self._pruned(v) for n, v in record.arrays.items()}))
+
+    def _pruned(self, change: Tensor) -> Tensor:
+        kept = change.numel() - round(self.share * change.numel())
+        largest = change.abs().flatten().topk(kept).indices
+        mask = torch.zeros(change.numel(), dtype=torch.bool, device=change.device).index_fill_(0, largest, True)
+        return change * mask.reshape(change.shape)

@@ -1,0 +1,37 @@
+"""From the keys of a plan or a command line to a part that is made of them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import Any, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from fluoroscope.defences import DEFENCES, Chain, Defence, chain
+from fluoroscope.errors import Misconfigured
+
+T = TypeVar("T")
+
+
+def made(kind: type[T], what: str, settings: Mapping[str, Any]) -> T:
+    """The dataclass `kind` with these settings; the first that is wrong is named, as `what` and its key."""
+    known = [field.name for field in fields(kind)]  # type: ignore[arg-type]  # every kind of part is a dataclass
+    if unknown := sorted(set(settings) - set(known)):
+        raise Misconfigured(f"{what} has no setting {unknown[0]!r}; it takes: {', '.join(known) or 'none'}.")
+    try:
+        return TypeAdapter(kind).validate_python(settings)
+    except ValidationError as problem:
+        first = problem.errors()[0]
+        if first["type"] == "missing":
+            raise Misconfigured(f"{what} needs the setting {first['loc'][0]!r}.") from problem
+        where = ".".join(map(str, first["loc"]))
+        raise Misconfigured(f"{what}: {where}: {first['msg']}, not {first['input']!r}.") from problem
+
+
+def defended(parts: Sequence[tuple[str, Mapping[str, Any]]]) -> Chain:
+    """The named defences with their settings, stacked."""
+
+    def one(name: str, settings: Mapping[str, Any]) -> Defence:
+        kind: type[Defence] = DEFENCES.get(name)
+        return made(kind, f"defence {name}", settings)
+
+    return chain(*(one(name, settings) for name, settings in parts))

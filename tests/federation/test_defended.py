@@ -1,0 +1,126 @@
+"""Federations under defences: what is sent, what stays, what is claimed, and when they stop."""
+
+import json
+
+import dp_accounting
+import pytest
+import torch
+from dp_accounting.rdp import RdpAccountant
+
+from fluoroscope.errors import Misconfigured
+from fluoroscope.federation.run import federate
+from fluoroscope.federation.task import load_task
+
+from .conftest import digests, plan_of
+
+pytestmark = pytest.mark.filterwarnings("ignore:Full backward hook:UserWarning", "ignore::FutureWarning")
+SMALL = {"data": {"images": 60}, "rounds": 2}
+
+
+def run(tmp_path, defence, name="run", **changes):
+    plan = plan_of(**{**SMALL, **changes}, defence=defence)
+    return federate(plan, tmp_path / name), plan
+
+
+def test_noise_is_what_the_server_records(tmp_path):
+    plain, _ = run(tmp_path, [], "plain", rounds=1)
+    noised, _ = run(tmp_path, [{"name": "percentile-gaussian", "sigma0": 5}], "noised", rounds=1)
+    a, b = (store.load(1, "client-1") for store in (plain, noised))
+    assert all(not torch.equal(a.state_after[name], b.state_after[name]) for name in a.state_after)
+    assert "not differential privacy" in b.claim.statement
+    assert "no defence" in a.claim.statement
+
+
+def test_what_stays_at_home_is_not_recorded_and_not_averaged(tmp_path):
+    store, _ = run(tmp_path, [{"name": "fed-bn"}])
+    record = store.load(2, "client-1")
+    assert record.buffers_after is None
+    first, last = store.global_state(0), store.global_state(2)
+    buffers = [name for name in first if "running" in name]
+    assert buffers
+    assert all(torch.equal(first[name], last[name]) for name in buffers)
+    result = json.loads((store.folder / "result.json").read_text())
+    assert result["last"]["loss"] < 5  # with statistics of the server's own images
+
+
+@pytest.mark.parametrize("strategy", ["fedavg", "fedadam", "fedmedian"])
+def test_hidden_layers_leave_the_server_s_copy_as_it_was(tmp_path, strategy):
+    task = load_task(plan_of(**SMALL))
+    layer = next(iter(task.initial_state)).rpartition(".")[0]
+    store, _ = run(tmp_path, [{"name": "hidden-layers", "layers": [layer]}], strategy={"name": strategy})
+    before, after = store.global_state(0), store.global_state(2)
+    for name, value in before.items():
+        if name.startswith(f"{layer}."):
+            torch.testing.assert_close(after[name], value, atol=1e-6, rtol=1e-5)
+    assert any(not torch.equal(before[name], after[name]) for name in before)
+    assert not [name for name in store.load(2, "client-1").state_after if name.startswith(f"{layer}.")]
+
+
+def test_fed_bn_needs_public_images_to_test_on(tmp_path):
+    with pytest.raises(Misconfigured, match="auxiliary"):
+        run(tmp_path, [{"name": "fed-bn"}], partition={"auxiliary": 0.0})
+
+
+def test_global_dp_moves_the_model_by_the_clip_and_its_noise(tmp_path):
+    tight = [{"name": "global-dp", "clip": 0.001, "multiplier": 0.0}]
+    store, _ = run(tmp_path, tight, rounds=1)
+    before, after = store.global_state(0), store.global_state(1)
+    parameters = list(store.load(1, "client-1").state_after)
+    moved = torch.cat([(after[name] - before[name]).flatten() for name in parameters]).norm()
+    assert 0 < float(moved) <= 0.001 * 1.01
+    noisy, _ = run(tmp_path, [{"name": "global-dp", "clip": 0.001, "multiplier": 30.0}], "noisy", rounds=1)
+    noise = torch.cat([(noisy.global_state(1)[n] - after[n]).flatten() for n in parameters])
+    assert float(noise.std()) == pytest.approx(30 * 0.001 / 3, rel=0.1)
+    assert noisy.load(1, "client-1").claim.unit == "client"
+
+
+def test_epsilon_grows_with_the_rounds_and_stops_at_the_budget(tmp_path):
+    defence = [{"name": "dp-sgd", "clip": 1.0, "multiplier": 2.0}]
+    changes = {"model": {"name": "lenet5"}, "data": {"images": 60, "size": 32}}
+    store, _ = run(tmp_path, defence, rounds=3, **changes)
+    training = store.load(1, "client-1").training
+    for server_round in (1, 2, 3):
+        event = dp_accounting.SelfComposedDpEvent(
+            dp_accounting.PoissonSampledDpEvent(8 / training.images, dp_accounting.GaussianDpEvent(2.0)),
+            training.steps * server_round,
+        )
+        spent = store.load(server_round, "client-1").claim.epsilon
+        assert spent == pytest.approx(RdpAccountant().compose(event).get_epsilon(1e-5))
+    after_two = max(entry.claim.epsilon for entry in store.manifest(2).clients.values())
+    stopped, _ = run(tmp_path, defence, "stopped", rounds=3, privacy={"epsilon": after_two + 1e-6}, **changes)
+    assert max(stopped.rounds()) == 2
+    assert "after 2 of 3 rounds" in json.loads((stopped.folder / "result.json").read_text())["stopped"]
+
+
+@pytest.mark.parametrize(
+    ("defence", "budget", "message"),
+    [
+        ([{"name": "percentile-gaussian", "sigma0": 1}], 8.0, "needs a defence that counts it"),
+        ([{"name": "global-dp"}], 8.0, "does not last for one round"),
+    ],
+)
+def test_a_budget_that_cannot_be_kept_is_refused(tmp_path, defence, budget, message):
+    with pytest.raises(Misconfigured, match=message):
+        run(tmp_path, defence, privacy={"epsilon": budget})
+
+
+@pytest.mark.parametrize(
+    ("defence", "message"),
+    [
+        ([{"name": "percentile-gausian", "sigma0": 1}], "did you mean 'percentile-gaussian'"),
+        ([{"name": "percentile-gaussian", "sigma": 1}], "no setting 'sigma'; it takes: sigma0, percentile"),
+        ([{"name": "percentile-gaussian"}], "needs the setting 'sigma0'"),
+        ([{"name": "percentile-gaussian", "sigma0": -1}], "sigma0 must be 0 or more"),
+        ([{"name": "percentile-gaussian", "sigma0": "much"}], "sigma0: .*not 'much'"),
+    ],
+)
+def test_wrong_settings_are_named(tmp_path, defence, message):
+    with pytest.raises(Misconfigured, match=message):
+        run(tmp_path, defence)
+
+
+def test_a_defended_run_gives_the_same_bytes_twice(tmp_path):
+    defence = [{"name": "fed-bn"}, {"name": "percentile-gaussian", "sigma0": 1}, {"name": "quantisation", "bits": 8}]
+    first, _ = run(tmp_path, defence, "a")
+    second, _ = run(tmp_path, defence, "b")
+    assert digests(first.folder) == digests(second.folder)
