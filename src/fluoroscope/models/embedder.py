@@ -1,0 +1,53 @@
+"""Images as 1280 features of EfficientNet-Lite0 with ImageNet weights: what IIP and t-SNE compare.
+
+P1 used ResNet-18; its weights are in no package. Two images are alike here if a network that has seen the world says
+so, and not if their pixels agree.
+"""
+
+from dataclasses import dataclass, field
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from fluoroscope.errors import BadInput, Misconfigured
+from fluoroscope.models.efficientnet_lite0 import EfficientNetLite0
+from fluoroscope.models.registry import build
+from fluoroscope.types import Architecture
+
+
+@dataclass(frozen=True)
+class ImageNetEmbedder:
+    """Call it with images (n, 1 or 3 channels, side, side) in [0, 1]; it gives (n, 1280) on the images' device.
+
+    Values outside [0, 1] are clipped, as any file or screen would. An image that holds NaN has an embedding of NaN.
+    """
+
+    size: int = 224
+    """Images are brought to this side, ImageNet's: at their own 28 pixels, the features would see one place."""
+    images_at_once: int = 32
+    device: torch.device | str = "cpu"
+    _network: EfficientNetLite0 = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.images_at_once < 1:
+            raise Misconfigured(f"images_at_once must be at least 1, not {self.images_at_once}.")
+        network = build(Architecture("efficientnet-lite0", channels=3, classes=1000, size=self.size))
+        assert isinstance(network, EfficientNetLite0)
+        # Set once, past the frozen dataclass: a network is not a setting.
+        object.__setattr__(self, "_network", network.eval().requires_grad_(False).to(self.device))
+
+    def __call__(self, images: Tensor) -> Tensor:
+        if images.ndim != 4 or images.shape[1] not in (1, 3) or images.shape[2] != images.shape[3]:
+            raise BadInput(
+                f"the embedder takes squares (n, 1 or 3 channels, side, side), not shape {tuple(images.shape)}; "
+                "pad other images, so that none is stretched."
+            )
+        few = torch.split(images.detach(), self.images_at_once)
+        return torch.cat([self._network.features(self._prepared(some)) for some in few]).to(images.device)
+
+    def _prepared(self, images: Tensor) -> Tensor:
+        images = images.to(self.device, torch.float32)
+        if images.shape[-1] != self.size:
+            images = F.interpolate(images, size=(self.size, self.size), mode="bilinear", antialias=True)
+        return images.clamp(0, 1).expand(-1, 3, -1, -1)
