@@ -129,7 +129,7 @@ def main() -> None:
     seen = [observed(model, architecture, x, y) for x, y in zip(truths, labels, strict=True)]
     attack = replace(ATTACKS.get("eucl-tg"), budget=Budget(ITERATIONS))
     rng = torch.Generator()
-    starts = [r.start for r in replace(attack, budget=Budget(0)).run(seen, rng.manual_seed(0))]
+    starts = [r.start for r in replace(attack, budget=Budget(1)).run(seen, rng.manual_seed(0))]
 
     closed = ATTACKS.get("r-gap")
     closed.run(seen[:1], rng)  # warms up

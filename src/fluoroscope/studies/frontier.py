@@ -37,7 +37,9 @@ def _labels(scale: Scale, images: int) -> list[Inverted]:
 def _steps(scale: Scale, victims: int) -> list[Inverted]:
     usual = _one(scale, victims, attack="epochwise")
     kinds: tuple[Without, ...] = ("nothing", "unrolling")
-    return [replace(usual, local_steps=n, without=kind) for kind in kinds for n in (2, 4, 8)]
+    one_image = [replace(usual, local_steps=n, without=kind) for kind in kinds for n in (2, 4, 8)]
+    # P1's client 1: eight images in two steps of four.
+    return one_image + [replace(_one(scale, 1, 4, attack), local_steps=2) for attack in ("epochwise", "span")]
 
 
 enter(

@@ -16,11 +16,11 @@ from fluoroscope.attacks.inversion.initialisation import Normal
 from fluoroscope.attacks.inversion.label_handling import Inferred, Known
 from fluoroscope.attacks.inversion.simulation import Objective
 from fluoroscope.data import Request, load
+from fluoroscope.defences.percentile_gaussian import PercentileGaussian
 from fluoroscope.models import build
 from fluoroscope.rng import derive, generator
 from fluoroscope.scores.rdlv import mean_rdlv
 from fluoroscope.studies.p1_federation import SCALES, Federation, Scale, Trained
-from fluoroscope.studies.percentile_noise import noised
 from fluoroscope.studies.scoring import ImageScore, score
 from fluoroscope.studies.study import Bench, Result
 from fluoroscope.types import Capability, Observation, PrivateBatch, Reconstruction, UpdateRecord
@@ -28,7 +28,7 @@ from fluoroscope.types import Capability, Observation, PrivateBatch, Reconstruct
 SHOWN = 2
 """Clients whose first image is kept for the figure."""
 
-Without = Literal["nothing", "bn loss", "prior", "bn loss and prior", "right prior", "checkpoint", "unrolling"]
+Without = Literal["nothing", "bn loss", "prior", "right prior", "checkpoint", "unrolling"]
 """What the attack is deprived of. `right prior`: it starts from the mean of another kind of image."""
 
 Labels = Literal["own", "inferred", "known"]
@@ -59,7 +59,10 @@ class Inverted:
     @property
     def settings(self) -> dict[str, Any]:
         own = asdict(self)
-        names = ("data", "start", "without", "round", "batch_size", "local_steps", "sigma0", "labels", "victims")
+        names = (
+            "data", "start", "without", "round", "batch_size", "local_steps", "sigma0", "labels", "burn_in",
+            "iterations", "victims",
+        )  # fmt: skip
         size = SCALES[self.scale]["data"]["size"]
         return {"attack": self.attack_name, "client": "client-9", "size": size, **{name: own[name] for name in names}}
 
@@ -73,9 +76,10 @@ class Inverted:
             return attack
         if self.iterations is not None:
             attack = replace(attack, budget=replace(attack.budget, iterations=self.iterations))
-        if "bn loss" in self.without:
-            attack = replace(attack, objective=replace(attack.objective, batchnorm_weight=0.0))
-        if self.without in ("prior", "bn loss and prior"):
+        if self.without == "bn loss":
+            bare = attack.bare or replace(attack.objective, batchnorm_weight=0.0)
+            attack = replace(attack, objective=bare, bare=None)
+        if self.without == "prior":
             attack = replace(attack, start=Normal(0.5, 0.25))
         if self.labels != "own":
             attack = replace(attack, labels=Known() if self.labels == "known" else Inferred())
@@ -89,7 +93,8 @@ class Inverted:
         seen = []
         for number, victims in enumerate(clients):
             rng = generator(bench.seed, "p1", "client", number)
-            record = noised(trained.update(self.round, victims, self.batch_size, rng), self.sigma0, rng)
+            record = trained.update(self.round, victims, self.batch_size, rng)
+            record = PercentileGaussian(self.sigma0).send(record, rng)
             seen.append(self._deprived(self._seen(record, victims, trained.prior), trained, bench.seed))
         began = time.perf_counter()
         guesses = self.attack.run(
@@ -100,8 +105,9 @@ class Inverted:
         )
         seconds = time.perf_counter() - began
         scored = [score(g.images, v.images, trained.prior) for g, v in zip(guesses, clients, strict=True)]
+        held = sum(len(victims) for victims in clients)
         return Result(
-            {**_measures(scored, bench.seed), "seconds": seconds},
+            {**_measures(scored, held, bench.seed), "seconds": seconds},
             images={
                 "originals": torch.stack([victims.images[0] for victims in clients[:SHOWN]]),
                 "reconstructions": _first(guesses, scored),
@@ -131,12 +137,18 @@ class Inverted:
         return observation
 
 
-def _measures(scored: list[list[ImageScore]], seed: int) -> dict[str, float | int | None]:
-    """Over all images of all clients that the attack found; RDLV with its bootstrap interval."""
+def _measures(scored: list[list[ImageScore]], held: int, seed: int) -> dict[str, float | int | None]:
+    """Over all images of all clients; RDLV with its bootstrap interval.
+
+    An image that the attack did not find leaked nothing: in RDLV it counts as the prior, 0. The means of SSIM are over
+    those that it found.
+    """
     images = [image for client in scored for image in client]
-    leaked = torch.tensor([image.rdlv for image in images if image.rdlv is not None], dtype=torch.float64)
+    values = [image.rdlv for image in images if image.rdlv is not None] + [0.0] * (held - len(images))
+    leaked = torch.tensor(values, dtype=torch.float64)
     interval = mean_rdlv(leaked, generator(seed, "p1", "bootstrap"))
     return {
+        "images": held,
         "found": len(images),
         "ssim": statistics.fmean(image.ssim for image in images),
         "ssim_median": statistics.median(image.ssim for image in images),

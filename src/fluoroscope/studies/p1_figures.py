@@ -25,8 +25,12 @@ def pictures(title: str, rows: Rows) -> Figure:
                 Tile(kept["prior"][0].numpy(), f"prior, SSIM {before:.2f}"),
                 Tile(kept["reconstructions"][i].numpy(), f"reconstruction, SSIM {after:.2f}"),
             ]
-        noise = f"\nσ₀ = {row['sigma0']:g}" if len({row["sigma0"] for row in rows}) > 1 else ""
-        lines[f"{_name(row)}{noise}"] = tiles
+        varied = [
+            f"{label} {row[key]:g}"
+            for key, label in (("sigma0", "σ₀ ="), ("size", "pixels:"), ("victims", "victims:"))
+            if len({other[key] for other in rows}) > 1
+        ]
+        lines["\n".join([_name(row), *varied])] = tiles
     return gallery(title, lines)
 
 

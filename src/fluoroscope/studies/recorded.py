@@ -26,6 +26,9 @@ from fluoroscope.rng import generator
 from fluoroscope.studies.scoring import ImageScore, score
 from fluoroscope.types import Capability, Observation, PrivateBatch, Reconstruction, UpdateRecord
 
+SHOWN = 16
+"""Images in the picture."""
+
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
@@ -176,9 +179,11 @@ def _picture(attacked: Attacked) -> Figure:
     """Original, prior and reconstruction of every image; without the truth, what there is."""
     guessed, evidence = attacked.guess.images.cpu(), attacked.evidence
     title = f"{attacked.attack} on {evidence.client}, round {evidence.record.round}, seed {attacked.seed}"
+    if len(guessed) > SHOWN:
+        title += f", the first {SHOWN} of {len(guessed)}"
     prior = evidence.prior
     rows: dict[str, list[Tile]] = {}
-    for i, image in enumerate(attacked.scores):
+    for i, image in enumerate(attacked.scores[:SHOWN]):
         assert evidence.truth is not None
         tiles = [Tile(evidence.truth.images[image.original].numpy(), "original")]
         if prior is not None:
@@ -188,5 +193,5 @@ def _picture(attacked: Attacked) -> Figure:
         rows[f"image {i + 1}"] = [*tiles, Tile(guessed[image.reconstruction].numpy(), caption)]
     if not rows:
         known = [] if prior is None else [Tile(prior.numpy(), "prior")]
-        rows = {f"guess {i + 1}": [*known, Tile(x.numpy(), "reconstruction")] for i, x in enumerate(guessed)}
+        rows = {f"guess {i + 1}": [*known, Tile(x.numpy(), "reconstruction")] for i, x in enumerate(guessed[:SHOWN])}
     return gallery(title, rows)

@@ -23,7 +23,7 @@ def seen(
     classes: int = 2,
 ) -> Observation:
     """One step of SGD on the whole batch, from the weights of this seed."""
-    architecture = Architecture(model, 1, classes, batch.images.shape[-1])
+    architecture = Architecture(model, batch.images.shape[1], classes, batch.images.shape[-1])
     network, training = (
         build(architecture, weights),
         LocalTraining(Sgd(0.1), len(batch), len(batch), batchnorm=batchnorm),

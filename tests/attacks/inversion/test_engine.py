@@ -6,6 +6,7 @@ import torch
 from fluoroscope.attacks.inversion.engine import Budget, descend
 from fluoroscope.attacks.inversion.lbfgs import BatchedLbfgs
 from fluoroscope.attacks.inversion.optimisers import Adam, Schedule
+from fluoroscope.errors import Misconfigured
 
 TARGETS = torch.rand(3, 16, generator=torch.Generator().manual_seed(0))
 OPTIMISERS = {"adam": Adam(0.05), "l-bfgs": BatchedLbfgs(lr=0.5, max_iter=4)}
@@ -89,7 +90,9 @@ def test_budgets_end_a_run(optimiser):
         return x.sum(1), torch.ones_like(x)
 
     assert len(run(sloping, optimiser, budget=Budget(10**6, seconds=0.1)).traces) < 10**6
-    assert len(run(sloping, optimiser, budget=Budget(0)).traces) == 0
+    for wrong in ({"iterations": 0}, {"iterations": 1, "seconds": -1.0}, {"iterations": 1, "stagnation": 0}):
+        with pytest.raises(Misconfigured, match="must be above 0"):
+            Budget(**wrong)
 
 
 def test_stagnation_ends_each_problem_by_itself():

@@ -156,8 +156,10 @@ def test_networks_without_buffers_and_with_dropout(model):
     assert torch.equal(first[0], second[0])
     assert all(part.isfinite().all() for part in first)
     assert first[1].norm() > 0
+    again = Unrolled(observation, BOTH).evaluate(images.flip(0), torch.zeros(2, 2))
+    assert again[1].norm() > 0, "the gradient term is left"
     with pytest.raises(Unsupported, match="'buffers': it was withheld"):
-        Unrolled(observation, BOTH)
+        Unrolled(observation, replace(BOTH, distance=None))
 
 
 def test_an_attack_on_several_steps_runs_and_leaves_the_state_alone():

@@ -1,7 +1,7 @@
 """An optimisation attack is a choice of parts."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -14,11 +14,13 @@ from fluoroscope.attacks.inversion.descent import Optimiser
 from fluoroscope.attacks.inversion.digest import digest
 from fluoroscope.attacks.inversion.engine import Budget, Outcome, descend
 from fluoroscope.attacks.inversion.evaluation import Client, Layout
+from fluoroscope.attacks.inversion.evidence import gives_statistics
 from fluoroscope.attacks.inversion.group import grouped
-from fluoroscope.attacks.inversion.initialisation import Initialisation, PriorImage
+from fluoroscope.attacks.inversion.initialisation import Initialisation, PriorImage, smooth_noise
 from fluoroscope.attacks.inversion.label_handling import LabelHandling, Optimised
 from fluoroscope.attacks.inversion.optimisers import Adam, Schedule
 from fluoroscope.attacks.inversion.priors import GroupConsistency
+from fluoroscope.attacks.inversion.simulation import Objective
 from fluoroscope.attacks.inversion.stages import StatisticsFirst
 from fluoroscope.attacks.needs import require
 from fluoroscope.errors import Misconfigured
@@ -44,6 +46,10 @@ class Inversion:
     """What pixels are held to. DLG and P4 hold them to nothing, and their images may leave [0, 1]."""
     label_pace: float = 1.0
     """How far a label's logit moves for a pixel's step of 1."""
+    grey: bool = False
+    """Holds the channels of a colour image alike: X-rays that a network takes as three channels (P1 fig. 3)."""
+    bare: Objective | None = None
+    """What is minimised where the BatchNorm statistics were withheld; None leaves that term out and no more."""
     stages: StatisticsFirst | None = None
     """Where both terms are compared, leaves the gradient term to a last, short stage; None has it throughout."""
     group: GroupConsistency | None = None
@@ -56,8 +62,9 @@ class Inversion:
     """What error messages call it."""
 
     def __post_init__(self) -> None:
-        if self.box is not None and not self.optimiser.keeps_to_a_box:
-            raise Misconfigured(f"{type(self.optimiser).__name__} cannot keep to a box: set box=None, or use Adam.")
+        if (self.box is not None or self.grey) and not self.optimiser.keeps_to_a_box:
+            kind = type(self.optimiser).__name__
+            raise Misconfigured(f"{kind} cannot keep to a box or to grey: set box=None and grey=False, or use Adam.")
         for key in ("restarts", "snapshots", "memory"):
             value = getattr(self, key)
             if value is not None and value < 1:
@@ -82,7 +89,10 @@ class Inversion:
         """
         for observation in observations:
             require(self.name, observation, sorted(self.needs))
-        if self.stages is not None and self.stages.applies(self.objective, observations):
+        both = isinstance(self.objective, Objective) and self.objective.compares_both
+        if both and not all(gives_statistics(observation) for observation in observations):
+            return self._apart(observations, rng, on_iteration, checkpoint)
+        if both and self.stages is not None:
             return self.stages.run(self, observations, rng, on_iteration, checkpoint)
         seed = int(torch.randint(2**62, (), generator=rng))
         found: dict[int, Reconstruction] = {}
@@ -92,8 +102,29 @@ class Inversion:
             keeper = None if checkpoint is None else checkpoint.keeper(number, digest(self, part, seed))
             report = partial(_report, on_iteration, number, len(together), self.budget.iterations)
             found |= zip(indices, self._side_by_side(part, seed, report, keeper), strict=True)
-        if checkpoint is not None:
-            checkpoint.clear(len(together))
+        return [found[i] for i in range(len(observations))]
+
+    def _apart(
+        self,
+        observations: Sequence[Observation],
+        rng: torch.Generator,
+        on_iteration: OnIteration,
+        checkpoint: Checkpoint | None,
+    ) -> list[Reconstruction]:
+        """Clients whose statistics were withheld by the other objective, the rest as if they were alone."""
+        assert isinstance(self.objective, Objective)
+        objective = self.bare or replace(self.objective, batchnorm_weight=0.0)
+        found: dict[int, Reconstruction] = {}
+        whole = [i for i, observation in enumerate(observations) if gives_statistics(observation)]
+        rest = [i for i in range(len(observations)) if i not in whole]
+        kinds = {"whole": (self, whole), "bare": (replace(self, objective=objective), rest)}
+        for name, (attack, indices) in kinds.items():
+            if indices:
+                part = None if checkpoint is None else checkpoint.part(name)
+                draws = rng.clone_state()
+                found |= zip(
+                    indices, attack.run([observations[i] for i in indices], draws, on_iteration, part), strict=True
+                )
         return [found[i] for i in range(len(observations))]
 
     def _side_by_side(
@@ -116,18 +147,23 @@ class Inversion:
             self.optimiser,
             self.schedule,
             self.budget,
-            (lambda x: x) if self.box is None else partial(layout.project, box=self.box),
+            partial(layout.project, box=self.box, grey=self.grey),
             on_iteration,
             self.snapshots,
             keeper,
         )
-        return [_chosen(outcome, layout, owner == i) for i in range(len(observations))]
+        found = [_chosen(outcome, layout, owner == i) for i in range(len(observations))]
+        blind = isinstance(self.objective, Objective) and self.objective.distance is None
+        return [replace(guess, labels=None) for guess in found] if blind else found  # statistics know no labels
 
     def _start(self, observation: Observation, client: Client, seed: int, restart: int) -> tuple[Tensor, Tensor]:
         rng = generator(seed, digest(observation.update), "restart", restart)
         order = [name for name, _ in client.model.named_parameters()]
         images = self.start(observation, client.shape, rng)
-        return images, self.labels(observation, order, client.classes, rng)
+        if restart and isinstance(self.start, PriorImage) and client.shape[0] == 1:  # or it would repeat the first
+            images = (images + self.start.noise * smooth_noise(client.shape, rng).to(images)).clamp(0, 1)
+        device = next(iter((observation.state_before or {}).values())).device
+        return images.to(device), self.labels(observation, order, client.classes, rng).to(device)
 
 
 def _report(on_iteration: OnIteration, descent: int, descents: int, iterations: int, iteration: int) -> None:

@@ -3,7 +3,7 @@
 import json
 import os
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
@@ -20,7 +20,10 @@ FORMAT = "1"
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Where an attack's descents are kept until it has ended, and how often they are written."""
+    """Where an attack's descents are kept, and how often they are written. Whoever owns the folder deletes it.
+
+    A descent that has ended stays, so an attack of many goes on after the last one that ended.
+    """
 
     folder: Path
     every_seconds: float = 60.0
@@ -29,10 +32,9 @@ class Checkpoint:
         """For the descent of this number; `key` tells what it belongs to."""
         return FileKeeper(self._file(number), key, self.every_seconds)
 
-    def clear(self, descents: int) -> None:
-        """An attack that has ended needs them no more."""
-        for number in range(descents):
-            self._file(number).unlink(missing_ok=True)
+    def part(self, name: str) -> "Checkpoint":
+        """For a part of the attack that has descents of its own."""
+        return replace(self, folder=self.folder / name)
 
     def _file(self, number: int) -> Path:
         return self.folder / f"descent-{number:04d}.safetensors"
@@ -47,8 +49,8 @@ class FileKeeper:
     every_seconds: float
     written: float = field(default_factory=time.monotonic)
 
-    def keep(self, midway: Midway[S]) -> None:
-        if time.monotonic() - self.written < self.every_seconds:
+    def keep(self, midway: Midway[S], ended: bool) -> None:
+        if not ended and time.monotonic() - self.written < self.every_seconds:
             return
         part = self.path.with_name(f".{self.path.name}.part")
         self.path.parent.mkdir(parents=True, exist_ok=True)

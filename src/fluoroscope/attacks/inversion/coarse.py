@@ -10,6 +10,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
+from fluoroscope.attacks.inversion.checkpoint import Checkpoint
 from fluoroscope.attacks.inversion.engine import Budget, descend
 from fluoroscope.attacks.inversion.evaluation import Client, Found, Layout, one_by_one
 from fluoroscope.attacks.inversion.optimisers import Adam, Schedule
@@ -61,13 +62,15 @@ class CoarseToFine:
         box: tuple[float, float] | None,
         rng: torch.Generator,
         on_iteration: Callable[[int], None],
+        checkpoint: Checkpoint | None = None,
+        key: str = "",
     ) -> Tensor:
         """Better images to start from than `images`; the labels are held."""
         for number, divisor in enumerate(self.divisors):
             on_grid = OnAGrid(client, images, max(1, images.shape[-1] // divisor), box)
-            grid = torch.zeros(on_grid.shape)
+            grid = images.new_zeros(on_grid.shape)
             if number == 0:
-                grid = self.noise * torch.randn(on_grid.shape, generator=rng)
+                grid = self.noise * torch.randn(on_grid.shape, generator=rng).to(images)
             layout = Layout(on_grid.shape, logits[None], optimised=False)
             outcome = descend(
                 layout.over(one_by_one([on_grid])),
@@ -76,6 +79,7 @@ class CoarseToFine:
                 Schedule(warmup=10, decay="cosine"),
                 Budget(self.iterations),
                 on_iteration=partial(_report, on_iteration, number * self.iterations),
+                keeper=None if checkpoint is None else checkpoint.keeper(number, key),
             )
             images = on_grid.images(outcome.best.reshape(on_grid.shape)).detach()
         return images

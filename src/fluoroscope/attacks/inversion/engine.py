@@ -10,6 +10,7 @@ from torch import Tensor
 
 from fluoroscope.attacks.inversion.descent import Evaluate, Optimiser, S
 from fluoroscope.attacks.inversion.optimisers import Schedule
+from fluoroscope.errors import Misconfigured
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,12 @@ class Budget:
     seconds: float | None = None
     stagnation: int | None = None
     """Iterations without a new best value, problem by problem."""
+
+    def __post_init__(self) -> None:
+        for key in ("iterations", "seconds", "stagnation"):
+            value = getattr(self, key)
+            if value is not None and not value > 0:
+                raise Misconfigured(f"budget.{key} must be above 0, not {value}.")
 
     def spent(self, iterations: int, seconds: float) -> bool:
         return iterations >= self.iterations or (self.seconds is not None and seconds > self.seconds)
@@ -66,8 +73,8 @@ class Keeper(Protocol[S]):
         """Where an earlier run of the same descent was, or `fresh`."""
         ...
 
-    def keep(self, midway: Midway[S]) -> None:
-        """Called after every iteration; it need not store every one."""
+    def keep(self, midway: Midway[S], ended: bool) -> None:
+        """Called after every iteration, of which it need not store every one, and at the end, which it must."""
         ...
 
 
@@ -106,8 +113,10 @@ def descend(
         if snapshots is not None and now.iterations % snapshots == 0:
             now = replace(now, snapshots={**now.snapshots, now.iterations: now.x})
         if keeper is not None:
-            keeper.keep(now)
+            keeper.keep(now, ended=False)
         on_iteration(now.iterations - 1)
+    if keeper is not None and now.traces:
+        keeper.keep(now, ended=True)
     return Outcome(
         start=now.start,
         best=now.state.best_x,

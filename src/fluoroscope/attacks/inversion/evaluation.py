@@ -67,10 +67,13 @@ class Layout:
             return self.logits[rows]
         return self.pace * x[:, -self.logits[0].numel() :].reshape(-1, *self.logits.shape[1:])
 
-    def project(self, x: Tensor, box: tuple[float, float]) -> Tensor:
-        """The images into the box; labels know none."""
-        images = self.images(x).clamp(*box).flatten(1)
-        return torch.cat([images, x[:, images.shape[1] :]], 1)
+    def project(self, x: Tensor, box: tuple[float, float] | None, grey: bool) -> Tensor:
+        """The images into the box, and with `grey` their channels to their mean; labels know neither."""
+        images = self.images(x)
+        if grey:
+            images = images.mean(-3, keepdim=True).expand_as(images)
+        flat = (images if box is None else images.clamp(*box)).flatten(1)
+        return torch.cat([flat, x[:, flat.shape[1] :]], 1)
 
     def over(self, evaluate: RowEvaluate) -> Evaluate:
         """The same as a function of x."""

@@ -43,28 +43,28 @@ class Optimised:
 
 @dataclass(frozen=True)
 class Inferred:
-    """iDLG for one image, restored counts for a batch: read from the last dense layer's update."""
+    """iDLG for one image, restored counts for a batch: read from the last dense layer's update, and held."""
 
     optimised: bool = False
     needs: frozenset[Capability] = frozenset({Capability.TRAINING, Capability.UPDATE})
 
     def __call__(self, observation: Observation, order: list[str], classes: int, rng: torch.Generator) -> Tensor:
-        training, update = observation.training, observation.update
-        assert training is not None
-        assert update is not None
-        if not isinstance(training.optimiser, Sgd):
-            raise Unsupported(
-                f"labels cannot be read from an update by {type(training.optimiser).__name__}, which is no multiple of "
-                "a gradient: grant them with --grant labels, or choose an attack that optimises them, such as dlg."
-            )
-        # Of several steps, the mean gradient; exact for one.
-        gradients = {name: update[name] / (-training.optimiser.lr * training.steps) for name in order}
-        weight, bias = last_dense_layer(gradients, classes)
-        if training.images == 1 or bias is None:
-            return certain(torch.tensor([sign_label(weight, bias)] * training.images), classes)
-        # The model's mean prediction is not known; even odds are the guess of least harm.
-        counts = restored_counts(bias, training.images, torch.full((classes,), 1 / classes))
-        return certain(torch.repeat_interleave(torch.arange(classes), counts), classes)
+        return certain(_arranged(_read(observation, order, classes), observation, rng), classes)
+
+
+@dataclass(frozen=True)
+class Restored:
+    """GradInversion's batch label restoration as a start: what was read of one image is sure, of a batch a guess.
+
+    The counts of a batch follow from the model's mean prediction on it, which nobody knows before the images are there.
+    """
+
+    optimised: bool = True
+    needs: frozenset[Capability] = frozenset({Capability.TRAINING, Capability.UPDATE})
+
+    def __call__(self, observation: Observation, order: list[str], classes: int, rng: torch.Generator) -> Tensor:
+        labels = _arranged(_read(observation, order, classes), observation, rng)
+        return certain(labels, classes) if len(labels) == 1 else leaning(labels, classes)
 
 
 @dataclass(frozen=True)
@@ -72,11 +72,11 @@ class Known:
     """The true labels, as a capability that a study grants and its report states."""
 
     optimised: bool = False
-    needs: frozenset[Capability] = frozenset({Capability.LABELS})
+    needs: frozenset[Capability] = frozenset({Capability.LABELS, Capability.TRAINING})
 
     def __call__(self, observation: Observation, order: list[str], classes: int, rng: torch.Generator) -> Tensor:
         assert observation.labels is not None
-        return certain(observation.labels, classes)
+        return certain(_arranged(observation.labels, observation, rng), classes)
 
 
 @dataclass(frozen=True)
@@ -94,3 +94,38 @@ class Chosen:
 def certain(labels: Tensor, classes: int) -> Tensor:
     """Logits of labels that are not in doubt."""
     return CERTAIN * torch.nn.functional.one_hot(labels, classes).float()
+
+
+def leaning(labels: Tensor, classes: int) -> Tensor:
+    """Logits that can still turn."""
+    return torch.nn.functional.one_hot(labels, classes).float()
+
+
+def _arranged(labels: Tensor, observation: Observation, rng: torch.Generator) -> Tensor:
+    """In an order for the client's steps: nobody knows who came when, and sorted ones would give each step a class."""
+    assert observation.training is not None
+    if observation.training.steps == 1:
+        return labels
+    return labels[torch.randperm(len(labels), generator=rng).to(labels.device)]
+
+
+def _read(observation: Observation, order: list[str], classes: int) -> Tensor:
+    training, update = observation.training, observation.update
+    assert training is not None
+    assert update is not None
+    remedy = "grant them with --grant labels, or choose an attack that optimises them, such as dlg."
+    if not isinstance(training.optimiser, Sgd):
+        raise Unsupported(
+            f"labels cannot be read from an update by {type(training.optimiser).__name__}, which is no multiple of "
+            f"a gradient: {remedy}"
+        )
+    # Of several steps, the mean gradient; exact for one.
+    over = -training.optimiser.lr * training.steps
+    gradients = {name: update[name] / over for name in order if name in update}
+    weight, bias = last_dense_layer(gradients, classes)
+    if training.images == 1:
+        return torch.tensor([sign_label(weight, bias)])
+    if bias is None:
+        raise Unsupported(f"the labels of {training.images} images cannot be read without a bias: {remedy}")
+    counts = restored_counts(bias.cpu(), training.images, torch.full((classes,), 1 / classes))
+    return torch.repeat_interleave(torch.arange(classes), counts)

@@ -15,7 +15,7 @@ from fluoroscope.attacks.inversion.distances import (
 from fluoroscope.attacks.inversion.engine import Budget
 from fluoroscope.attacks.inversion.global_model import ModelObjective
 from fluoroscope.attacks.inversion.initialisation import Initialisation, Normal, TransformedGaussian, Uniform
-from fluoroscope.attacks.inversion.label_handling import Chosen, Inferred, Optimised
+from fluoroscope.attacks.inversion.label_handling import Chosen, Inferred, Optimised, Restored
 from fluoroscope.attacks.inversion.lbfgs import BatchedLbfgs
 from fluoroscope.attacks.inversion.optimisers import Adam, Schedule
 from fluoroscope.attacks.inversion.p1 import PublicCode
@@ -51,6 +51,7 @@ _add(
     "epochwise",
     Inversion(
         Objective(RelativeLayerL2(), 0.01, batchnorm_weight=0.01, priors=(TotalVariation(4.0), SquaredNorm(1e-4))),
+        bare=Objective(RelativeLayerL2(), 1.0, priors=(TotalVariation(0.4), SquaredNorm(1e-4))),
         budget=Budget(220),
         stages=StatisticsFirst(iterations=30, lr=0.003),
     ),
@@ -81,30 +82,30 @@ _add("ag-unif", _p4(AdaptiveGaussian(), Uniform()))
 
 ATTACKS.add("r-gap", RGap())
 
+# The next papers draw N(0, 1) in normalised pixels; 1/2 and 1/4 are about the same in pixels from 0 to 1.
+MID_GREY = Normal(0.5, 0.25)
+
 
 # Geiping et al. 2020. In training mode BatchNorm hides an image's contrast, so this is the one to expect the least of.
 _add(
     "inverting-gradients",
     Inversion(
         Objective(Cosine(), priors=(TotalVariation(0.3),)),
-        Normal(),
-        Inferred(),
+        MID_GREY,
+        Restored(),
         Adam(0.1, signed=True),
         Schedule(decay="steps"),
         Budget(1200),
     ),
 )
 
-# Both papers draw N(0, 1) in normalised pixels; 1/2 and 1/4 are about the same in pixels from 0 to 1.
-GREY = Normal(0.5, 0.25)
-
 # Yin et al. 2021, with the statistics of the client's batch where they had the model's running ones.
 _add(
     "gradinversion",
     Inversion(
         Objective(LayerL2(), 0.001, batchnorm_weight=0.01, priors=(TotalVariation(1.0), SquaredNorm(1e-4))),
-        GREY,
-        Inferred(),
+        MID_GREY,
+        Restored(),
         Adam(0.1),
         Schedule(warmup=20, decay="cosine"),
         Budget(400),
@@ -118,7 +119,7 @@ _add(
     "deepinversion",
     Inversion(
         ModelObjective(batchnorm_weight=0.03, priors=(TotalVariation(0.3), SquaredNorm(1e-4))),
-        GREY,
+        MID_GREY,
         Chosen(),
         Adam(0.1),
         Schedule(warmup=20, decay="cosine"),

@@ -30,10 +30,15 @@ class Objective:
     """A round that is not one step of SGD: step by step, each between the two states, or all images as one step."""
 
     @property
+    def compares_both(self) -> bool:
+        return self.distance is not None and self.batchnorm_weight > 0
+
+    @property
     def needs(self) -> frozenset[Capability]:
         known = {Capability.ARCHITECTURE, Capability.TRAINING, Capability.GLOBAL_STATE}
         known |= {Capability.UPDATE} if self.distance else set()
-        known |= {Capability.BUFFERS} if self.batchnorm_weight else set()
+        # Statistics that were withheld (FedBN) leave the other term; alone, there would be nothing.
+        known |= {Capability.BUFFERS} if self.batchnorm_weight and not self.distance else set()
         return frozenset(known)
 
 

@@ -12,7 +12,6 @@ from fluoroscope.attacks.inversion.clients import client_for
 from fluoroscope.attacks.inversion.coarse import CoarseToFine
 from fluoroscope.attacks.inversion.digest import digest
 from fluoroscope.attacks.inversion.engine import Budget
-from fluoroscope.attacks.inversion.evidence import gives_statistics
 from fluoroscope.attacks.inversion.initialisation import Given
 from fluoroscope.attacks.inversion.optimisers import Adam, Schedule
 from fluoroscope.attacks.inversion.simulation import Objective
@@ -39,11 +38,6 @@ class StatisticsFirst:
     coarse: CoarseToFine = field(default_factory=CoarseToFine)
     """For clients of more than one image."""
 
-    def applies(self, objective: object, observations: Sequence[Observation]) -> bool:
-        """Only where there are both terms: an attack on the update alone has it from the start."""
-        both = isinstance(objective, Objective) and objective.distance is not None and objective.batchnorm_weight > 0
-        return both and all(gives_statistics(observation) for observation in observations)
-
     def run(
         self,
         attack: "Inversion",
@@ -54,15 +48,14 @@ class StatisticsFirst:
     ) -> list[Reconstruction]:
         """All stages, one observation after another.
 
-        The guess's objective and trace are those of the last stage, its start is the attack's. A stopped run repeats
-        the stages that had ended: they give the same again.
+        The guess's objective and trace are those of the last stage, its start is the attack's.
         """
         seed = int(torch.randint(2**62, (), generator=rng))
         parts = [self._iterations(attack, observation) for observation in observations]
         found = []
         for k, observation in enumerate(observations):
             report = partial(_report, on_iteration, sum(parts[:k]), sum(parts))
-            part = None if checkpoint is None else replace(checkpoint, folder=checkpoint.folder / f"observation-{k}")
+            part = None if checkpoint is None else checkpoint.part(f"observation-{k}")
             found.append(self._one(attack, observation, seed, report, part))
         return found
 
@@ -90,10 +83,17 @@ class StatisticsFirst:
         if done:
             client = client_for(observation, alone)
             begun = attack.start(observation, client.shape, draws)
-            logits = torch.zeros(client.shape[0], client.classes)  # the statistics do not know them
-            parted = self.coarse(client, begun, logits, attack.box, draws, on_iteration)
+            logits = begun.new_zeros(client.shape[0], client.classes)  # the statistics do not know them
+            part = None if checkpoint is None else checkpoint.part("coarse")
+            key = digest(attack, observation, seed)
+            parted = self.coarse(client, begun, logits, attack.box, draws, on_iteration, part, key)
             first = replace(first, start=Given(parted))
-        (guess,) = first.run([observation], draws, _from(on_iteration, done), _part(checkpoint, "statistics"))
+        (guess,) = first.run(
+            [observation],
+            draws,
+            _from(on_iteration, done),
+            None if checkpoint is None else checkpoint.part("statistics"),
+        )
         second = replace(
             attack,
             start=Given(guess.images),
@@ -105,7 +105,9 @@ class StatisticsFirst:
             stages=None,
         )
         done += attack.budget.iterations
-        (last,) = second.run([observation], draws, _from(on_iteration, done), _part(checkpoint, "both"))
+        (last,) = second.run(
+            [observation], draws, _from(on_iteration, done), None if checkpoint is None else checkpoint.part("both")
+        )
         return replace(last, start=guess.start if begun is None else begun, snapshots=guess.snapshots)
 
 
@@ -115,7 +117,3 @@ def _report(on_iteration: OnIteration, done: int, iterations: int, iteration: in
 
 def _from(on_iteration: Callable[[int], None], done: int) -> OnIteration:
     return lambda iteration, iterations: on_iteration(done + iteration)
-
-
-def _part(checkpoint: Checkpoint | None, name: str) -> Checkpoint | None:
-    return None if checkpoint is None else replace(checkpoint, folder=checkpoint.folder / name)

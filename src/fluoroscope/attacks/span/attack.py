@@ -69,8 +69,6 @@ class Span:
             report = partial(_report, on_iteration, number, len(observations), self.budget.iterations)
             keeper = None if checkpoint is None else checkpoint.keeper(number, digest(self, observation, seed))
             found.append(self._one(observation, seed, report, keeper))
-        if checkpoint is not None:
-            checkpoint.clear(len(observations))
         return found
 
     def _one(

@@ -10,6 +10,7 @@ from torch.func import functional_call
 
 from fluoroscope.attacks.inversion.pullback.contract import Statistics, Tape
 from fluoroscope.attacks.inversion.pullback.measuring import measured
+from fluoroscope.rng import seeded_globals
 from fluoroscope.types import State
 
 
@@ -35,7 +36,8 @@ class AutogradPullback:
             images, labels = images.detach().requires_grad_(), labels.detach().requires_grad_()
             parameters = {name: state[name].detach().requires_grad_() for name, _ in self._model.named_parameters()}
             buffers = {name: state[name].detach().clone() for name, _ in self._model.named_buffers()}
-            with measured(self._model) as statistics:
+            # Dropout draws from the global generator: the same mask every time, or the objective would jump about.
+            with measured(self._model) as statistics, seeded_globals(0):
                 logits = functional_call(self._model, parameters | buffers, (images,))
             loss = nn.functional.cross_entropy(logits, labels)
             found = torch.autograd.grad(loss, list(parameters.values()), create_graph=True, materialize_grads=True)
