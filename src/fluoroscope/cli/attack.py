@@ -1,5 +1,6 @@
 """`fluoroscope attack`: what one recorded update gives away."""
 
+import shutil
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -56,7 +57,7 @@ def add_to(app: typer.Typer) -> None:
         chosen = changed(ATTACKS.get(name), options.parsed(settings or []), name)
         granted = [_capability(text) for text in grant or []]
         evidence = gather(records, server_round, client)
-        where = out or records / "attacks" / f"{name}-{evidence.client}-round-{evidence.record.round}"
+        where = out or records / "attacks" / f"{name}-{evidence.client}-round-{evidence.record.round}-seed-{seed or 0}"
         with bar(f"{name} on {evidence.client}") as tell:
             attacked = attack_record(
                 name,
@@ -69,6 +70,7 @@ def add_to(app: typer.Typer) -> None:
                 lambda i, n: tell(i + 1, n, f"{name} on {evidence.client}"),
             )
         files = write_attacked(attacked, where)
+        shutil.rmtree(where / "checkpoint", ignore_errors=True)
         if as_json:
             console.print_json({**attacked.plain(), "files": {kind: str(path) for kind, path in files.items()}})
             return

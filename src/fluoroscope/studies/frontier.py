@@ -74,7 +74,7 @@ enter(
     Study(
         "frontier/size",
         "Leakage of one image of 128 and of 224 pixels: the span attack",
-        "P1 shows one image of 224 pixels: SSIM .37 of the prior, .64 of the reconstruction.",
+        "P1 shows one image of 224 pixels: SSIM .37 of the prior, .64 of the reconstruction (read off its figure).",
         SIZES,
         draw.pictures,
     ),
