@@ -42,5 +42,8 @@ class PercentileGaussian:
         def noisy(state: State) -> dict[str, Tensor]:
             return {name: v + deviation * torch.randn(v.shape, generator=rng).to(v.device) for name, v in state.items()}
 
-        after = None if record.buffers_after is None else {**record.buffers_after, **noisy(buffers)}
+        after = None
+        if record.buffers_after is not None:  # a variance stays one
+            drawn = {n: v.clamp_min(0) if n.endswith("running_var") else v for n, v in noisy(buffers).items()}
+            after = {**record.buffers_after, **drawn}
         return replace(record, state_after=noisy(record.state_after), buffers_after=after)

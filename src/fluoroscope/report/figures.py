@@ -140,6 +140,24 @@ def bars(title: str, drawn: Sequence[Bar], y_label: str, beside: str | None = No
     return figure
 
 
+def scatter(title: str, groups: Mapping[str, npt.NDArray[np.float32]], pairs: bool = False) -> Figure:
+    """Points (n, 2) on a plane without a scale. With `pairs` two groups share a colour, the second is larger."""
+    figure = Figure(figsize=(7.2, 6.0), layout="constrained")
+    figure.suptitle(title, fontsize=10, wrap=True)
+    axes = figure.subplots()
+    for number, (name, points) in enumerate(groups.items()):
+        kind, second = (number // 2, number % 2) if pairs else (number, 0)
+        colour, marker = COLOURS[kind % len(COLOURS)], MARKERS[kind % len(MARKERS)]
+        style = {"s": 90, "edgecolors": "#000000"} if second else {"s": 22, "alpha": 0.55}
+        axes.scatter(points[:, 0], points[:, 1], color=colour, marker=marker, label=name, **style)
+    axes.set_xticks([])
+    axes.set_yticks([])
+    axes.set_xlabel("t-SNE 1 (no unit)")
+    axes.set_ylabel("t-SNE 2 (no unit)")
+    figure.legend(loc="outside lower center", ncols=2, fontsize=8, frameon=False)
+    return figure
+
+
 def gallery(title: str, rows: Mapping[str, Sequence[Tile]]) -> Figure:
     """A row of captioned images for each name."""
     columns = max(len(tiles) for tiles in rows.values())

@@ -61,7 +61,7 @@ enter(
         "frontier/steps",
         "Several local steps, unrolled and merged into one",
         "P1 fig. 6b: more local steps leak less, to an attack that merges them into one.",
-        {"small": _steps("small", 3), "paper": _steps("paper", 20)},
+        {"small": _steps("small", 2), "paper": _steps("paper", 20)},
         draw.by_steps,
     ),
     Study(

@@ -1,5 +1,6 @@
 """P1's federation, trained once under a study's folder; its held-out images are the victims of every cell."""
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -15,8 +16,14 @@ from fluoroscope.federation.run import federate
 from fluoroscope.federation.task import Task, load_task
 from fluoroscope.types import PrivateBatch, UpdateRecord
 
-Scale = Literal["small", "small-128", "small-224", "paper"]
-STAGES = {"small": (1, 3, 6), "small-128": (1, 3), "small-224": (1, 3), "paper": (1, 10, 50, 90)}
+Scale = Literal["small", "small-clients", "small-128", "small-224", "paper"]
+STAGES = {
+    "small": (1, 3, 6),
+    "small-clients": (1, 4),
+    "small-128": (1, 3),
+    "small-224": (1, 3),
+    "paper": (1, 10, 50, 90),
+}
 """Rounds before which the global model is kept."""
 
 _FEW = {"name": "p1", "clients": [1, 5, 9], "validation": 4, "test": 24, "auxiliary": 60}
@@ -28,6 +35,14 @@ SCALES: dict[Scale, dict[str, Any]] = {
         "model": {"name": "resnet18"},
         "data": {"size": 64, "images": 600},
         "partition": {"name": "p1", "clients": [1, 2, 5, 6, 9], "validation": 8, "test": 64, "auxiliary": 160},
+        "training": {"lr": 0.02},
+        "strategy": {"pretrain_epochs": 3},
+    },
+    "small-clients": {
+        "rounds": 4,
+        "model": {"name": "resnet18"},
+        "data": {"size": 64, "images": 1000},
+        "partition": {"name": "p1", "clients": [1, 3, 4, 9], "validation": 8, "test": 160, "auxiliary": 120},
         "training": {"lr": 0.02},
         "strategy": {"pretrain_epochs": 3},
     },
@@ -56,7 +71,11 @@ SCALES: dict[Scale, dict[str, Any]] = {
         "strategy": {"pretrain_epochs": 10},
     },
 }
-"""P1 table II; small takes its clients of 8, 32 and 1 images."""
+"""P1 table II; small takes its clients of 8, 32 and 1 images, small-clients those of 8, 128, 512 and 1."""
+
+
+Named = tuple[str, tuple[tuple[str, Any], ...]]
+"""A defence by name, with its settings as pairs."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +87,9 @@ class Federation:
 
     scale: Scale
     data: str
-    start: Literal["pretrained", "scratch"]
+    start: Literal["pretrained", "scratch"] = "pretrained"
+    defence: tuple[Named, ...] = ()
+    model: str = "resnet18"
 
     def plan(self, seed: int) -> Plan:
         content = SCALES[self.scale]
@@ -76,6 +97,8 @@ class Federation:
             {
                 **content,
                 "seed": seed,
+                "model": {"name": self.model},
+                "defence": [{"name": name, **dict(settings)} for name, settings in self.defence],
                 "evaluate_every": content["rounds"],
                 "data": {**content["data"], "source": self.data},
                 "strategy": content["strategy"] if self.start == "pretrained" else {},
@@ -87,7 +110,9 @@ class Federation:
         """From the folder, or trained into it."""
         plan = self.plan(seed)
         store = federate(plan, folder / "federations" / plan.fingerprint[:16])
-        return Trained(load_task(plan), {r: store.global_state(r - 1) for r in STAGES[self.scale]})
+        states = {r: store.global_state(r - 1) for r in STAGES[self.scale]}
+        scored = json.loads((store.folder / "result.json").read_text())["last"]
+        return Trained(load_task(plan), states, (scored or {}).get("accuracy"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,6 +121,8 @@ class Trained:
 
     task: Task
     states: dict[int, dict[str, Tensor]]
+    test_accuracy: float | None = None
+    """Of the last model."""
 
     @property
     def prior(self) -> Tensor:

@@ -1,0 +1,184 @@
+"""P1's defended federation, once: trained under a defence, one client attacked, what leaks and what it costs."""
+
+import time
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from fluoroscope.adversary import THREATS, observe
+from fluoroscope.attacks import ATTACKS, Attack
+from fluoroscope.attacks.inversion.attack import Inversion
+from fluoroscope.attacks.inversion.checkpoint import Checkpoint
+from fluoroscope.attacks.inversion.condensed import condensed
+from fluoroscope.data.partition.p1 import TABLE_II
+from fluoroscope.errors import Unsupported
+from fluoroscope.federation.privacy import claimed
+from fluoroscope.federation.task import Task
+from fluoroscope.models.embedder import ImageNetEmbedder
+from fluoroscope.rng import generator
+from fluoroscope.scores.identifiability import chance, identify
+from fluoroscope.scores.rdlv import mean_rdlv, rdlv
+from fluoroscope.studies.p1_federation import SCALES, Federation, Named, Scale, Trained
+from fluoroscope.studies.study import Bench, Result
+from fluoroscope.types import Observation, PrivateBatch, UpdateRecord
+
+HIGH_RISK = 9
+NEAREST = (1, 2, 5, 10, 20)
+"""k of k-IIP (P1 fig. 11)."""
+SHOWN = 48
+"""Of a client's images in the projection."""
+STEPS = 2
+"""An attacker guesses every image of a round of so many steps; of a longer one, those of a typical batch."""
+
+
+@dataclass(frozen=True)
+class Defended:
+    """One client of a federation. In client 9's place stand held-out patients; others are attacked as they are."""
+
+    client: int
+    scale: Scale
+    round: int
+    victims: int = 1
+    """Patients in client 9's place."""
+    defence: tuple[Named, ...] = ()
+    attack_name: str = "epochwise"
+    model: str = "resnet18"
+    quick: bool = False
+    """A third of the attack's iterations."""
+    data: str = "phantom/chest"
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        images, batch_size = TABLE_II[self.client]
+        given = {key: value for _, settings in self.defence for key, value in settings}
+        return {
+            "data": self.data,
+            "size": SCALES[self.scale]["data"]["size"],
+            "model": self.model,
+            "attack": self.attack_name,
+            "client": f"client-{self.client}",
+            "images": images,
+            "batch_size": batch_size,
+            "round": self.round,
+            "defence": " + ".join(name for name, _ in self.defence) or "none",
+            "sigma0": given.get("sigma0", 0.0),
+            "clip": given.get("clip"),
+            "noise": given.get("multiplier"),
+            "victims": self.victims if self.client == HIGH_RISK else 1,
+        }
+
+    def on(self, data: str) -> Self:
+        return replace(self, data=data)
+
+    @property
+    def attack(self) -> Attack:
+        attack = ATTACKS.get(self.attack_name)
+        if not (self.quick and isinstance(attack, Inversion)):
+            return attack
+        stages = attack.stages
+        if stages is not None:
+            coarse = replace(stages.coarse, iterations=stages.coarse.iterations // 3)
+            stages = replace(stages, iterations=stages.iterations // 2, coarse=coarse)
+        budget = replace(attack.budget, iterations=max(1, attack.budget.iterations // 3))
+        return replace(attack, budget=budget, stages=stages)
+
+    def run(self, bench: Bench) -> Result:
+        trained = Federation(self.scale, self.data, defence=self.defence, model=self.model).trained(
+            bench.seed, bench.folder
+        )
+        if not all(value.isfinite().all() for value in trained.states[self.round].values()):
+            raise Unsupported(f"under this defence the model of round {self.round} holds numbers that are not finite.")
+        clients = self._clients(trained)
+        seen, records = [], []
+        for number, victims in enumerate(clients):
+            rng = generator(bench.seed, "p1", "client", self.client, number)
+            records.append(self._sent(trained, victims, rng))
+            seen.append(_guessable(observe(records[-1], THREATS.get("curious-server"), trained.prior)))
+        began = time.perf_counter()
+        guesses = self.attack.run(
+            seen,
+            generator(bench.seed, "p1", "attack"),
+            lambda i, n: bench.on_progress((i + 1) / n),
+            Checkpoint(bench.checkpoint),
+        )
+        seconds = time.perf_counter() - began
+        leaked = [rdlv(g.images, v.images, trained.prior) for g, v in zip(guesses, clients, strict=True)]
+        interval = mean_rdlv(torch.cat([each.values for each in leaked]), generator(bench.seed, "p1", "bootstrap"))
+        found = [_identified(trained.task, g.images, v) for g, v in zip(guesses, clients, strict=True)]
+        claim = claimed(trained.task, records[0].training, self.round)
+        nearest = [victims.images[each.nearest] for each, victims in zip(leaked, clients, strict=True)]
+        return Result(
+            {
+                "ssim": float(torch.cat([each.similarity for each in leaked]).mean()),
+                "ssim_prior": float(torch.cat([each.prior_similarity for each in leaked]).mean()),
+                "rdlv": interval.mean,
+                "rdlv_low": interval.low,
+                "rdlv_high": interval.high,
+                "iip": sum(each[0] for each in found) / len(found),
+                "iip_chance": _chance(trained.task, clients[0], len(guesses[0].images)),
+                "test_accuracy": trained.test_accuracy,
+                "epsilon": claim.epsilon,
+                "seconds": seconds,
+            },
+            curves={
+                "k": list(map(float, NEAREST)),
+                "k_iip": [sum(each[i] for each in found) / len(found) for i in range(len(NEAREST))],
+            },
+            images={
+                "originals": torch.cat(nearest)[:2],
+                "reconstructions": torch.cat([guess.images for guess in guesses])[:8],
+                "prior": trained.prior[None],
+                "embedded originals": _embedder()(torch.cat([v.images for v in clients])[:SHOWN]),
+                "embedded reconstructions": _embedder()(torch.cat([g.images for g in guesses]).clamp(0, 1)),
+            },
+        )
+
+    def _clients(self, trained: Trained) -> list[PrivateBatch]:
+        if self.client == HIGH_RISK:
+            return trained.held_out(self.victims, 1, False)
+        names = [client.name for client in trained.task.clients]
+        return [trained.task.train_batch(names.index(f"client-{self.client}"))]
+
+    def _sent(self, trained: Trained, victims: PrivateBatch, rng: torch.Generator) -> UpdateRecord:
+        """What leaves the client, its defences behind it."""
+        record = trained.update(self.round, victims, TABLE_II[self.client][1], rng)
+        return trained.task.defence.send(record, rng)
+
+
+def _guessable(observation: Observation) -> Observation:
+    training = observation.training
+    assert training is not None
+    return observation if training.steps <= STEPS else condensed(observation, training.batch_size)
+
+
+@lru_cache(maxsize=2)
+def _embedder() -> ImageNetEmbedder:
+    return ImageNetEmbedder()
+
+
+@lru_cache(maxsize=8)
+def _pool(task: Task) -> tuple[Tensor, Tensor]:
+    """The images that clients train or validate on, and their embeddings."""
+    held = sorted({i for client in task.clients for i in (*client.train, *client.validation)})
+    images = task.images.batch.images[held]
+    return images, _embedder()(images)
+
+
+def _identified(task: Task, guesses: Tensor, victims: PrivateBatch) -> list[float]:
+    """k-IIP of one client's reconstructions among the images of all clients and its own."""
+    images, embedded = _pool(task)
+    same = [(images == image).flatten(1).all(1) for image in victims.images]
+    own = torch.stack(same).any(0)
+    missing = torch.stack([~row.any() for row in same])
+    more = victims.images[missing]
+    pool = torch.cat([embedded, _embedder()(more)]) if len(more) else embedded
+    trained_on = torch.cat([own, torch.ones(len(more), dtype=torch.bool)])
+    mine = _embedder()(guesses.clamp(0, 1))
+    return [identify(mine, pool, trained_on, k).iip for k in NEAREST]
+
+
+def _chance(task: Task, victims: PrivateBatch, guesses: int) -> float:
+    return chance(guesses, max(len(_pool(task)[0]), len(victims)), len(victims))
