@@ -25,16 +25,39 @@ def print_json(content: Mapping[str, Any]) -> None:
 
 
 def print_table(title: str, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Rows of plain values; columns in the order in which they first occur, a mapping as one column a key."""
+    """Rows of plain values; columns in the order in which they first occur, a mapping as one column a key.
+
+    What is wider than the terminal stands in several tables, each with the number of the row.
+    """
     rows = [flat(row) for row in rows]
     columns = list(dict.fromkeys(key for row in rows for key in row))
-    table = Table()
-    for i, column in enumerate(columns):
-        table.add_column(Text(column), justify="left" if i == 0 else "right")
-    for row in rows:  # as text: a class may be called [red]
-        table.add_row(*(Text(_cell(row.get(column))) for column in columns))
+    cells = {column: [_cell(row.get(column)) for row in rows] for column in columns}
     out.print(Text(title, "bold"), soft_wrap=True)
-    out.print(table)
+    parts = _fitting(cells, out.width)
+    for part in parts:
+        table = Table()
+        if len(parts) > 1:
+            table.add_column("row", justify="right", style="dim")
+        for i, column in enumerate(part):
+            table.add_column(Text(column), justify="left" if i == 0 else "right")
+        for number in range(len(rows)):  # as text: a class may be called [red]
+            first = [str(number + 1)] if len(parts) > 1 else []
+            table.add_row(*first, *(Text(cells[column][number]) for column in part))
+        out.print(table)
+
+
+def _fitting(cells: Mapping[str, Sequence[str]], width: int) -> list[list[str]]:
+    """The columns in as few groups as leave every header's longest word and every cell whole."""
+    groups: list[list[str]] = [[]]
+    left = full = width - 1 - 3 - len(str(max(map(len, cells.values()), default=0)))
+    for column, texts in cells.items():
+        needed = 3 + max([*map(len, column.split()), *(min(len(text), 40) for text in texts)], default=0)
+        if needed > left and groups[-1]:
+            groups.append([])
+            left = full
+        groups[-1].append(column)
+        left -= needed
+    return groups
 
 
 def say(text: str) -> None:

@@ -131,8 +131,8 @@ class Defended:
                 "originals": torch.cat(nearest)[:2],
                 "reconstructions": torch.cat([guess.images for guess in guesses])[:8],
                 "prior": trained.prior[None],
-                "embedded originals": _embedder()(torch.cat([v.images for v in clients])[:SHOWN]),
-                "embedded reconstructions": _embedder()(torch.cat([g.images for g in guesses]).clamp(0, 1)),
+                "embedded originals": _embedded(torch.cat([v.images for v in clients])[:SHOWN]),
+                "embedded reconstructions": _embedded(torch.cat([g.images for g in guesses]).clamp(0, 1)),
             },
         )
 
@@ -155,8 +155,13 @@ def _guessable(observation: Observation) -> Observation:
 
 
 @lru_cache(maxsize=2)
-def _embedder() -> ImageNetEmbedder:
-    return ImageNetEmbedder()
+def _embedder(side: int) -> ImageNetEmbedder:
+    """At most twice the images' side: drawn out further, all images look blurred in the same way."""
+    return ImageNetEmbedder(size=min(224, 2 * side))
+
+
+def _embedded(images: Tensor) -> Tensor:
+    return _embedder(images.shape[-1])(images)
 
 
 @lru_cache(maxsize=8)
@@ -164,7 +169,7 @@ def _pool(task: Task) -> tuple[Tensor, Tensor]:
     """The images that clients train or validate on, and their embeddings."""
     held = sorted({i for client in task.clients for i in (*client.train, *client.validation)})
     images = task.images.batch.images[held]
-    return images, _embedder()(images)
+    return images, _embedded(images)
 
 
 def _identified(task: Task, guesses: Tensor, victims: PrivateBatch) -> list[float]:
@@ -174,9 +179,9 @@ def _identified(task: Task, guesses: Tensor, victims: PrivateBatch) -> list[floa
     own = torch.stack(same).any(0)
     missing = torch.stack([~row.any() for row in same])
     more = victims.images[missing]
-    pool = torch.cat([embedded, _embedder()(more)]) if len(more) else embedded
+    pool = torch.cat([embedded, _embedded(more)]) if len(more) else embedded
     trained_on = torch.cat([own, torch.ones(len(more), dtype=torch.bool)])
-    mine = _embedder()(guesses.clamp(0, 1))
+    mine = _embedded(guesses.clamp(0, 1))
     return [identify(mine, pool, trained_on, k).iip for k in NEAREST]
 
 

@@ -1,0 +1,27 @@
+"""Which setting of which defence is searched, and how far."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from fluoroscope.calibration.search import Knob
+from fluoroscope.errors import Unsupported
+
+KNOBS = {
+    "percentile-gaussian": Knob("sigma0", 0.1, 100.0),
+    "clip-and-noise": Knob("multiplier", 0.001, 10.0),
+    "dp-sgd": Knob("multiplier", 0.01, 100.0),
+    "pruning": Knob("share", 0.1, 1.0),
+    "quantisation": Knob("bits", 16, 2, whole=True),
+}
+OTHERS: Mapping[str, Mapping[str, Any]] = {"clip-and-noise": {"clip": 1.0}, "dp-sgd": {"clip": 1.0}}
+"""Settings that a defence needs beside, unless they are given."""
+
+
+def knob_of(defence: str) -> Knob:
+    """The knob; a defence without one cannot be searched."""
+    if defence not in KNOBS:
+        raise Unsupported(
+            f"{defence} has no strength to search for. Choose one of {', '.join(sorted(KNOBS))}, or put {defence} into "
+            "the plan and attack its records."
+        )
+    return KNOBS[defence]

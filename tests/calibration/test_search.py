@@ -1,0 +1,56 @@
+"""The search against a known threshold: right, near, and with few questions."""
+
+import pytest
+
+from fluoroscope.calibration.knobs import KNOBS, knob_of
+from fluoroscope.calibration.search import Knob, questions, weakest_safe
+from fluoroscope.calibration.target import Target, parse_target
+from fluoroscope.errors import Misconfigured, Unsupported
+from fluoroscope.scores.intervals import Interval
+
+
+@pytest.mark.parametrize("threshold", [0.13, 1.0, 7.7, 42.0, 99.0])
+def test_the_least_safe_value_is_found_to_ten_percent_with_at_most_twelve_attacks(threshold):
+    found = weakest_safe(KNOBS["percentile-gaussian"], lambda value: value >= threshold)
+    assert threshold <= found.least <= 1.1 * threshold
+    assert len(found.tried) <= 12
+    assert len(found.tried) <= questions(KNOBS["percentile-gaussian"], 0.1)
+    assert len({value for value, _ in found.tried}) == len(found.tried), "nothing is asked twice"
+
+
+def test_the_ends_are_answers_too():
+    knob = Knob("x", 0.1, 10.0)
+    assert weakest_safe(knob, lambda value: True).least == 0.1
+    never = weakest_safe(knob, lambda value: False)
+    assert never.least is None
+    assert len(never.tried) == 1
+
+
+@pytest.mark.parametrize("threshold", range(2, 16))
+def test_whole_numbers_that_fall(threshold):
+    """Fewer bits are stronger."""
+    found = weakest_safe(KNOBS["quantisation"], lambda bits: bits <= threshold)
+    assert found.least == threshold
+    assert all(value == int(value) for value, _ in found.tried)
+
+
+def test_a_precision_that_is_none_is_refused():
+    with pytest.raises(Misconfigured, match="precision"):
+        weakest_safe(Knob("x", 0.1, 10.0), lambda value: True, precision=0.0)
+
+
+def test_targets_are_of_the_upper_bound():
+    target = parse_target("rdlv<=0")
+    assert target == Target("rdlv", 0.0)
+    assert target.met_by(Interval(-0.2, -0.3, 0.0, 4))
+    assert not target.met_by(Interval(-0.2, -0.3, 0.01, 4))
+    assert not target.met_by(Interval(-0.2, float("nan"), float("nan"), 1)), "one value tells nothing of its spread"
+    assert parse_target(" ssim <= .5 ") == Target("ssim", 0.5)
+    for wrong in ("rdlv<0", "psnr<=3", "rdlv<=", "0"):
+        with pytest.raises(Misconfigured, match="must read like"):
+            parse_target(wrong)
+
+
+def test_a_defence_without_a_strength_is_named():
+    with pytest.raises(Unsupported, match="fed-bn has no strength"):
+        knob_of("fed-bn")
