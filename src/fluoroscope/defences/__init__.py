@@ -7,6 +7,7 @@ from fluoroscope.defences import (  # noqa: F401  # each file enters itself in t
     fed_bn,
     global_dp,
     hidden_layers,
+    homomorphic,
     metric_privacy,
     percentile_gaussian,
     pruning,

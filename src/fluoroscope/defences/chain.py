@@ -6,6 +6,7 @@ from itertools import pairwise
 import torch
 
 from fluoroscope.defences.contract import AroundTraining, Defence, OnCohort, OnUpdate, Participation
+from fluoroscope.defences.homomorphic import HomomorphicEncryption
 from fluoroscope.errors import Misconfigured
 from fluoroscope.types import NO_CLAIM, PrivacyClaim, UpdateRecord
 
@@ -27,6 +28,15 @@ class Chain:
     def cohort(self) -> OnCohort | None:
         """What stands at the server."""
         return next((part for part in self.parts if isinstance(part, OnCohort)), None)
+
+    @property
+    def encryption(self) -> HomomorphicEncryption | None:
+        """What seals the update; always the last to touch it."""
+        return next((part for part in self.parts if isinstance(part, HomomorphicEncryption)), None)
+
+    def before_encryption(self) -> "Chain":
+        """The parts that meet the update while it is open."""
+        return Chain(tuple(part for part in self.parts if not isinstance(part, HomomorphicEncryption)))
 
     def send(self, record: UpdateRecord, rng: torch.Generator) -> UpdateRecord:
         """The record after every part that changes what leaves."""
@@ -61,6 +71,12 @@ def chain(*defences: Defence) -> Chain:
                 f"{_name(second)} stands {SEAMS[_seam(second)]}, so it comes before {_name(first)}, which stands "
                 f"{SEAMS[_seam(first)]}: change their order."
             )
+    sealing = [i for i, part in enumerate(flat) if isinstance(part, HomomorphicEncryption)]
+    if sealing and any(_seam(part) == 1 for part in flat[sealing[0] + 1 :]):
+        raise Misconfigured(
+            "HomomorphicEncryption is the last to touch an update: nothing can change what it cannot read. Put the "
+            "others before it."
+        )
     promising = [part for part in flat if getattr(part, "delta", None) is not None]
     if len(promising) > 1:
         raise Misconfigured(

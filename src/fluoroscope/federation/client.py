@@ -1,6 +1,7 @@
 """The hospital's side: a Flower ClientApp that trains and evaluates on its own share."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 
 import torch
@@ -8,6 +9,8 @@ from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from torch import Tensor
 
+from fluoroscope.defences.homomorphic import public_context
+from fluoroscope.federation.encrypted import SEALED, received_parts, sealed_record
 from fluoroscope.federation.evaluation import evaluate
 from fluoroscope.federation.home import keep, with_home
 from fluoroscope.federation.local_training import local_training
@@ -37,11 +40,14 @@ def client_app(plan_of: Callable[[Context], Plan], device: str = "cpu", threads:
     def train(message: Message, context: Context) -> Message:
         task, client = _task(context), _client(context)
         config: ConfigRecord = message.content["config"]  # type: ignore[assignment]
-        before = with_home(context, _received(message, device))
-        sent, after, loss = train_and_defend(task, client, config, before)
-        keep(context, after, sent)
-        metrics = MetricRecord({"num-examples": len(task.clients[client].train), "loss": loss})
-        return _reply(message, context, {"arrays": to_arrays(sent), "metrics": metrics})
+        before = _opened(task, message, with_home(context, _received(message, device)))
+        trained = train_and_defend(task, client, config, before)
+        keep(context, trained.after, [*trained.sent, *trained.sealed])
+        metrics = MetricRecord({"num-examples": len(task.clients[client].train), "loss": trained.loss})
+        records: dict[str, object] = {"arrays": to_arrays(trained.sent), "metrics": metrics}
+        if task.defence.encryption is not None:
+            records[SEALED] = sealed_record(trained.ciphertexts, public_context(task.defence.encryption.key))
+        return _reply(message, context, records)
 
     @app.evaluate()
     def validate(message: Message, context: Context) -> Message:
@@ -49,17 +55,29 @@ def client_app(plan_of: Callable[[Context], Plan], device: str = "cpu", threads:
         held = task.validation_batch(client)
         if not len(held):  # nothing to say: counts for nothing in a mean
             return _reply(message, context, {"metrics": MetricRecord(dict.fromkeys(("num-examples", *KEYS), 0.0))})
-        scored = evaluate(task.model, with_home(context, _received(message, device)), held)
+        state = _opened(task, message, with_home(context, _received(message, device)))
+        scored = evaluate(task.model, state, held)
         metrics = MetricRecord({"num-examples": scored["images"], **{k: float(v) for k, v in scored.items()}})  # type: ignore[arg-type]
         return _reply(message, context, {"metrics": metrics})
 
     return app
 
 
-def train_and_defend(
-    task: Task, client: int, config: ConfigRecord, before: dict[str, Tensor]
-) -> tuple[dict[str, Tensor], dict[str, Tensor], float]:
-    """What the client sends, the state that it ended with, and its loss."""
+@dataclass(frozen=True, eq=False)
+class Left:
+    """A client's round, and what of it leaves."""
+
+    sent: dict[str, Tensor]
+    after: dict[str, Tensor]
+    """Where training ended; this stays."""
+    loss: float
+    sealed: tuple[str, ...] = ()
+    ciphertexts: tuple[bytes, ...] = ()
+    """The change of the sealed names."""
+
+
+def train_and_defend(task: Task, client: int, config: ConfigRecord, before: dict[str, Tensor]) -> Left:
+    """Train, then let the plan's defences have the update."""
     training, rng = task.local_training(client, config), task.training_rng(client, config)
     data, around = task.train_batch(client), task.defence.training
     if around is None:
@@ -68,7 +86,7 @@ def train_and_defend(
     else:
         after, loss = around.train(task.model, before, data, training, rng)
     if not task.defence.parts:
-        return after, after, loss
+        return Left(after, after, loss)
     part = partial(split_state, task.buffer_names)
     record = UpdateRecord(
         round=int(config["server-round"]),  # type: ignore[arg-type]  # Flower sends an int
@@ -80,8 +98,22 @@ def train_and_defend(
         buffers_before=part(before)[1],
         buffers_after=part(after)[1],
     )
-    left = task.defence.send(record, task.defence_rng(client, config))
-    return {**left.state_after, **(left.buffers_after or {})}, after, loss
+    rng, encryption = task.defence_rng(client, config), task.defence.encryption
+    record = task.defence.before_encryption().send(record, rng)
+    if encryption is None:
+        return Left({**record.state_after, **(record.buffers_after or {})}, after, loss)
+    weight = len(data) / sum(len(split.train) for split in task.clients)
+    sealed, ciphertexts = tuple(encryption.sealed(record)), tuple(encryption.encrypt(record, weight))
+    left = encryption.send(record, rng)
+    return Left({**left.state_after, **(left.buffers_after or {})}, after, loss, sealed, ciphertexts)
+
+
+def _opened(task: Task, message: Message, state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The model that the round begins with: a sealed sum is opened with the clients' key."""
+    encryption, ciphertexts = task.defence.encryption, received_parts(message)
+    if encryption is None or not ciphertexts:
+        return state
+    return encryption.decrypt(ciphertexts, state, task.sealed_names)
 
 
 def split_state(buffers: frozenset[str], state: State) -> tuple[dict[str, Tensor], dict[str, Tensor]]:

@@ -13,9 +13,10 @@ from fluoroscope.types import State
 HOME = "home"
 
 
-def keep(context: Context, state: State, sent: State) -> None:
+def keep(context: Context, state: State, sent: Iterable[str]) -> None:
     """Remember what of `state` was not sent."""
-    context.state[HOME] = to_arrays({name: value for name, value in state.items() if name not in sent})
+    left = set(sent)
+    context.state[HOME] = to_arrays({name: value for name, value in state.items() if name not in left})
 
 
 def with_home(context: Context, received: State) -> dict[str, Tensor]:

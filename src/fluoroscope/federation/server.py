@@ -15,6 +15,7 @@ from fluoroscope.defences.fed_bn import FedBn
 from fluoroscope.errors import Misconfigured
 from fluoroscope.federation.buffers import AveragedBuffers
 from fluoroscope.federation.cohort import DefendedCohort
+from fluoroscope.federation.encrypted import EncryptedSum, check_encryption
 from fluoroscope.federation.evaluation import evaluate, with_statistics_of
 from fluoroscope.federation.home import KeptAtHome
 from fluoroscope.federation.local_training import local_training
@@ -39,6 +40,7 @@ def serve(grid: Grid, plan: Plan, out: Path, device: str, progress: Progress) ->
     strategy = build_strategy(plan.strategy.name, plan.strategy.settings, len(task.clients), plan.strategy.fraction)
     _check_pretraining(task)
     _check_fed_bn(task)
+    check_encryption(task, task.defence.encryption)
     rounds = rounds_within_budget(task)
     done = max(store.rounds(), default=None)
     if done is not None and done > plan.rounds:
@@ -48,7 +50,7 @@ def serve(grid: Grid, plan: Plan, out: Path, device: str, progress: Progress) ->
     if done is None:
         recorder.write_initial(_initial_state(task, device))
         done = 0
-    restore_server_state(strategy, store.server_state(done))
+    restore_server_state(recorder.inner, store.server_state(done))
     progress.begin(rounds * _work(task), done * _work(task))
     if done < rounds:
         arrays = to_arrays(store.global_state(done))
@@ -60,7 +62,8 @@ def _defended(strategy: Strategy, task: Task) -> Strategy:
     """From the inside: the strategy, the cohort's defence, buffers averaged apart, what stayed at home filled in."""
     if task.defence.cohort is not None:
         strategy = DefendedCohort(strategy, task.defence.cohort, task.plan.seed)
-    return KeptAtHome(AveragedBuffers(strategy, task.buffer_names))
+    whole: Strategy = KeptAtHome(AveragedBuffers(strategy, task.buffer_names))
+    return whole if task.defence.encryption is None else EncryptedSum(whole)
 
 
 def _work(task: Task) -> int:
@@ -116,10 +119,14 @@ def _result(task: Task, store: RecordStore, last: int, device: str) -> dict[str,
     """Test metrics of the last model and of the best by validation (P1: the one that is reported)."""
     best = store.best_round()
     result: dict[str, Any] = {"rounds": last, "best_round": best, "classes": list(task.images.classes)}
+    if task.defence.encryption is not None:
+        result["note"] = (
+            "the server cannot read the model, so it cannot test it; the clients' validation is in the records"
+        )
     if last < task.plan.rounds:
         result["stopped"] = f"after {last} of {task.plan.rounds} rounds: epsilon {task.plan.privacy.epsilon} is spent"
     for key, server_round in {"last": last, "best": best}.items():
-        if server_round is None or not task.partition.test:
+        if server_round is None or not task.partition.test or task.defence.encryption is not None:
             result[key] = None
             continue
         state = {name: value.to(torch.device(device)) for name, value in store.global_state(server_round).items()}

@@ -14,6 +14,7 @@
 import inspect
 import math
 from collections.abc import Callable, Mapping
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -44,6 +45,18 @@ for _name, _strategy in {
     "fedyogi": FedYogi,
 }.items():
     STRATEGIES.add(_name, _strategy)
+
+
+@runtime_checkable
+class Remembers(Protocol):
+    """A wrapper with a memory of its own, such as a sealed sum."""
+
+    def state(self) -> dict[str, Tensor]: ...
+
+    def restore(self, kept: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Takes what is its own, and gives back the rest."""
+        ...
+
 
 DEFAULTS: dict[str, dict[str, float]] = {
     # Flower ships momentum 0 and mu 0, with which these two are FedAvg; P3 does not say what it used.
@@ -82,11 +95,15 @@ def server_state(strategy: Strategy) -> dict[str, Tensor]:
         kept |= {f"{slot}/{name}": torch.from_numpy(np.array(value)) for name, value in moments.items()}
     for i, value in enumerate(getattr(core, "momentum_vector", None) or []):
         kept[f"momentum_vector/{i:06d}"] = torch.from_numpy(np.array(value))
+    if isinstance(strategy, Remembers):
+        kept |= strategy.state()
     return kept
 
 
 def restore_server_state(strategy: Strategy, kept: Mapping[str, Tensor]) -> None:
     """Puts back what `server_state` took out."""
+    if isinstance(strategy, Remembers):
+        kept = strategy.restore(kept)
     core = innermost(strategy)
     slots: dict[str, dict[str, np.ndarray]] = {}
     for key, value in kept.items():

@@ -17,7 +17,17 @@ from fluoroscope.federation.plan import Plan
 from fluoroscope.federation.settings import defended, made
 from fluoroscope.models import build
 from fluoroscope.rng import derive, generator
-from fluoroscope.types import Adam, Architecture, ClientSplit, ImageSet, LocalTraining, Partition, PrivateBatch, Sgd
+from fluoroscope.types import (
+    Adam,
+    Architecture,
+    ClientSplit,
+    ImageSet,
+    LocalTraining,
+    Partition,
+    PrivateBatch,
+    Sgd,
+    UpdateRecord,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +63,19 @@ class Task:
     @cached_property
     def defence(self) -> Chain:
         return defended([(part.name, part.settings) for part in self.plan.defence])
+
+    @cached_property
+    def sealed_names(self) -> list[str]:
+        """What homomorphic encryption keeps from the server, in the order of the ciphertexts."""
+        encryption, state = self.defence.encryption, self.initial_state
+        if encryption is None:
+            return []
+        parameters = {name: value for name, value in state.items() if name not in self.buffer_names}
+        buffers = {name: value for name, value in state.items() if name in self.buffer_names}
+        training = self.training(1, 1, 1, self.plan.training.lr)
+        record = UpdateRecord(0, ("-",), self.architecture, training, parameters, parameters, buffers, buffers)
+        sent = self.defence.before_encryption().send(record, generator(0))
+        return encryption.sealed(sent)
 
     def train_batch(self, client: int) -> PrivateBatch:
         return self.images.batch.subset(self.clients[client].train)

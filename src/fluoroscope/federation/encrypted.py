@@ -1,0 +1,93 @@
+"""The server's side of homomorphic encryption: it adds ciphertexts and hands the sum on, and holds nothing else."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import torch
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Strategy
+from torch import Tensor
+
+from fluoroscope.defences.homomorphic import HomomorphicEncryption, added
+from fluoroscope.errors import Misconfigured
+from fluoroscope.federation.privacy import MEANS
+from fluoroscope.federation.task import Task
+from fluoroscope.federation.wrapper import Wrapper
+
+SEALED = "sealed"
+"""The record that carries ciphertexts, and with a client's the public context."""
+
+
+class EncryptedSum(Wrapper):
+    """Its copy of the sealed layers stays at the first round's; beside it goes the sum of all changes since, sealed."""
+
+    def __init__(self, inner: Strategy) -> None:
+        super().__init__(inner)
+        self.total: list[bytes] = []
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        return self._with_total(self.inner.configure_train(server_round, arrays, config, grid))
+
+    def configure_evaluate(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        return self._with_total(self.inner.configure_evaluate(server_round, arrays, config, grid))
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        replies = list(replies)
+        sealed = [reply.content.config_records[SEALED] for reply in replies]
+        sums = [_parts(record) for record in sealed] + ([self.total] if self.total else [])
+        self.total = added(bytes(sealed[0]["context"]), sums)  # type: ignore[arg-type]  # the client put bytes there
+        for reply in replies:
+            del reply.content[SEALED]
+        return self.inner.aggregate_train(server_round, replies)
+
+    def _with_total(self, messages: Iterable[Message]) -> Iterable[Message]:
+        for message in messages:
+            if self.total:
+                message.content[SEALED] = sealed_record(self.total)
+            yield message
+
+    def state(self) -> dict[str, Tensor]:
+        """What has to be kept to go on after a stop."""
+        return {
+            f"sealed/{i:06d}": torch.frombuffer(bytearray(part), dtype=torch.uint8) for i, part in enumerate(self.total)
+        }
+
+    def restore(self, kept: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Takes its own, and gives back the rest."""
+        own = sorted(name for name in kept if name.startswith("sealed/"))
+        self.total = [kept[name].numpy().tobytes() for name in own]
+        return {name: value for name, value in kept.items() if name not in own}
+
+
+def sealed_record(ciphertexts: Sequence[bytes], context: bytes = b"") -> ConfigRecord:
+    """As it goes over the wire."""
+    return ConfigRecord({"ciphertexts": list(ciphertexts), "context": context})
+
+
+def _parts(record: ConfigRecord) -> list[bytes]:
+    return list(record["ciphertexts"])  # type: ignore[arg-type]  # the client put bytes there
+
+
+def received_parts(message: Message) -> list[bytes]:
+    """The sealed sum that came with the model; empty in the first round."""
+    record = message.content.config_records.get(SEALED)
+    return [] if record is None else _parts(record)
+
+
+def check_encryption(task: Task, encryption: HomomorphicEncryption | None) -> None:
+    """A server that cannot read can only add: the strategy must be a mean over all clients."""
+    if encryption is None:
+        return
+    if task.plan.strategy.name not in MEANS or task.plan.strategy.fraction < 1:
+        raise Misconfigured(
+            f"homomorphic-encryption needs a mean over all clients, and strategy {task.plan.strategy.name} with "
+            f"fraction {task.plan.strategy.fraction:g} is none: use one of {', '.join(MEANS)} with fraction 1."
+        )
+    if task.defence.cohort is not None:
+        raise Misconfigured("a defence at the server cannot clip what it cannot read: leave it or the encryption out.")
