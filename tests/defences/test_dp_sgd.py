@@ -14,8 +14,6 @@ from fluoroscope.models import build
 from fluoroscope.types import Architecture, LocalTraining, Sgd
 from tests.defences.records import images, rng
 
-pytestmark = pytest.mark.filterwarnings("ignore:Full backward hook:UserWarning", "ignore::FutureWarning")
-
 
 def setting(model="lenet5", count=4, **changes):
     network = build(Architecture(model, 1, 2, 32))

@@ -13,7 +13,6 @@ from fluoroscope.federation.task import load_task
 
 from .conftest import digests, plan_of
 
-pytestmark = pytest.mark.filterwarnings("ignore:Full backward hook:UserWarning", "ignore::FutureWarning")
 SMALL = {"data": {"images": 60}, "rounds": 2}
 
 

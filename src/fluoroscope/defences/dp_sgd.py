@@ -63,7 +63,9 @@ class DpSgd:
                 images, labels = data.images[chosen].to(device), data.labels[chosen].to(device)
                 optimiser.zero_grad()
                 # An empty batch has no loss, and still its noise.
-                loss = nn.functional.cross_entropy(network(images), labels, reduction="sum") / max(len(images), 1)
+                # Opacus' hooks want an input that is differentiated.
+                logits = network(images.requires_grad_())
+                loss = nn.functional.cross_entropy(logits, labels, reduction="sum") / max(len(images), 1)
                 loss.backward()  # type: ignore[no-untyped-call]
                 optimiser.step()
                 total += float(loss.detach()) * len(images)

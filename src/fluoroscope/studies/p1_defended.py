@@ -23,7 +23,7 @@ from fluoroscope.scores.identifiability import chance, identify
 from fluoroscope.scores.rdlv import mean_rdlv, rdlv
 from fluoroscope.studies.p1_federation import SCALES, Federation, Named, Scale, Trained
 from fluoroscope.studies.study import Bench, Result
-from fluoroscope.types import Observation, PrivateBatch, UpdateRecord
+from fluoroscope.types import Observation, PrivateBatch
 
 HIGH_RISK = 9
 NEAREST = (1, 2, 5, 10, 20)
@@ -45,7 +45,8 @@ class Defended:
     """Patients in client 9's place."""
     defence: tuple[Named, ...] = ()
     attack_name: str = "epochwise"
-    model: str = "resnet18"
+    model: str | None = None
+    """Another network than the scale's."""
     quick: bool = False
     """A third of the attack's iterations."""
     data: str = "phantom/chest"
@@ -57,7 +58,7 @@ class Defended:
         return {
             "data": self.data,
             "size": SCALES[self.scale]["data"]["size"],
-            "model": self.model,
+            "model": self.model or SCALES[self.scale]["model"]["name"],
             "attack": self.attack_name,
             "client": f"client-{self.client}",
             "images": images,
@@ -95,7 +96,7 @@ class Defended:
         seen, records = [], []
         for number, victims in enumerate(clients):
             rng = generator(bench.seed, "p1", "client", self.client, number)
-            records.append(self._sent(trained, victims, rng))
+            records.append(trained.update(self.round, victims, TABLE_II[self.client][1], rng))
             seen.append(_guessable(observe(records[-1], THREATS.get("curious-server"), trained.prior)))
         began = time.perf_counter()
         guesses = self.attack.run(
@@ -142,11 +143,6 @@ class Defended:
         names = [client.name for client in trained.task.clients]
         return [trained.task.train_batch(names.index(f"client-{self.client}"))]
 
-    def _sent(self, trained: Trained, victims: PrivateBatch, rng: torch.Generator) -> UpdateRecord:
-        """What leaves the client, its defences behind it."""
-        record = trained.update(self.round, victims, TABLE_II[self.client][1], rng)
-        return trained.task.defence.send(record, rng)
-
 
 def _guessable(observation: Observation) -> Observation:
     training = observation.training
@@ -182,7 +178,7 @@ def _identified(task: Task, guesses: Tensor, victims: PrivateBatch) -> list[floa
     pool = torch.cat([embedded, _embedded(more)]) if len(more) else embedded
     trained_on = torch.cat([own, torch.ones(len(more), dtype=torch.bool)])
     mine = _embedded(guesses.clamp(0, 1))
-    return [identify(mine, pool, trained_on, k).iip for k in NEAREST]
+    return [identify(mine, pool, trained_on, min(k, len(pool))).iip for k in NEAREST]
 
 
 def _chance(task: Task, victims: PrivateBatch, guesses: int) -> float:

@@ -89,7 +89,8 @@ class Federation:
     data: str
     start: Literal["pretrained", "scratch"] = "pretrained"
     defence: tuple[Named, ...] = ()
-    model: str = "resnet18"
+    model: str | None = None
+    """Another network than the scale's."""
 
     def plan(self, seed: int) -> Plan:
         content = SCALES[self.scale]
@@ -97,7 +98,7 @@ class Federation:
             {
                 **content,
                 "seed": seed,
-                "model": {"name": self.model},
+                "model": {"name": self.model} if self.model else content["model"],
                 "defence": [{"name": name, **dict(settings)} for name, settings in self.defence],
                 "evaluate_every": content["rounds"],
                 "data": {**content["data"], "source": self.data},
@@ -153,15 +154,19 @@ class Trained:
         return load(plan.source, request).batch
 
     def update(self, server_round: int, victims: PrivateBatch, batch_size: int, rng: torch.Generator) -> UpdateRecord:
-        """What a client with these images alone would send in that round."""
+        """What a client with these images alone would send in that round, the federation's defences behind it."""
         training = self.task.training(len(victims), batch_size, 1, self.task.learning_rate(server_round))
         before, buffers = self.states[server_round], self.task.buffer_names
-        after = local_training(self.task.model, before, victims, training, rng).state
+        around = self.task.defence.training
+        if around is None:
+            after = local_training(self.task.model, before, victims, training, rng).state
+        else:
+            after, _ = around.train(self.task.model, before, victims, training, rng)
 
         def part(state: dict[str, Tensor], of_buffers: bool) -> dict[str, Tensor]:
             return {name: value for name, value in state.items() if (name in buffers) == of_buffers}
 
-        return UpdateRecord(
+        record = UpdateRecord(
             server_round,
             ("client-9",),
             self.task.architecture,
@@ -171,3 +176,4 @@ class Trained:
             part(before, True),
             part(after, True),
         )
+        return self.task.defence.send(record, rng)

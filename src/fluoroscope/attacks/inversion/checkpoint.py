@@ -55,20 +55,23 @@ class FileKeeper:
         part = self.path.with_name(f".{self.path.name}.part")
         self.path.parent.mkdir(parents=True, exist_ok=True)
         numbers = json.dumps({"iterations": midway.iterations, "seconds": midway.seconds})
-        save_file(_tensors(midway), part, {"format": FORMAT, "key": self.key, "numbers": numbers})
+        about = {"format": FORMAT, "key": self.key, "numbers": numbers, "ended": str(ended)}
+        save_file(_tensors(midway), part, about)
         with part.open("rb") as file:
             os.fsync(file.fileno())
         part.replace(self.path)
         self.written = time.monotonic()
 
     def resume(self, fresh: Midway[S]) -> Midway[S]:
-        """What the file holds, or `fresh` where there is none."""
+        """What the file holds, or `fresh` where there is none, or only another's that has ended."""
         if not self.path.exists():
             return fresh
         try:
             with safe_open(self.path, framework="pt") as file:
                 about = file.metadata() or {}
                 if (about.get("format"), about.get("key")) != (FORMAT, self.key):
+                    if about.get("ended") == "True":
+                        return fresh
                     raise BadInput(
                         f"{self.path} is the checkpoint of other observations, other settings or another seed. Choose "
                         "another folder, or delete it."
