@@ -13,6 +13,7 @@ from fluoroscope.calibration.knobs import OTHERS, knob_of
 from fluoroscope.calibration.leak import Evidence, Leak, evidence_of, leak
 from fluoroscope.calibration.search import weakest_safe
 from fluoroscope.calibration.target import Target
+from fluoroscope.defences import Chain
 from fluoroscope.errors import BadInput
 from fluoroscope.federation.plan import DefencePlan, Plan, parse_plan, read_plan
 from fluoroscope.federation.privacy import claimed
@@ -150,19 +151,31 @@ def front(points: Sequence[Point]) -> list[Point]:
     return [point for point in points if not beaten(point)]
 
 
+def without_defence(bench: Bench, how: Settings) -> Leak:
+    """What the attack reaches on the records as they are: where that is nothing, there is nothing to calibrate."""
+    evidence = evidence_of(bench.store, load_task(bench.plan), how.client, how.draws)
+    return _measured(bench, evidence, "no defence", {}, Chain(), how)
+
+
 def _point(bench: Bench, evidence: Evidence, name: str, settings: Mapping[str, Any], how: Settings) -> Point:
+    measured = _measured(bench, evidence, name, settings, defended([(name, settings)]), how)
+    score = measured.rdlv if how.target.metric == "rdlv" else measured.ssim
+    return Point(name, settings, measured, how.target.met_by(score))
+
+
+def _measured(
+    bench: Bench, evidence: Evidence, name: str, settings: Mapping[str, Any], defence: Chain, how: Settings
+) -> Leak:
     """Measured, or read where an earlier run measured the same."""
     key = digest(bench.store.header.fingerprint, evidence.client, name, dict(settings), how.attack, how.draws, how.seed)
     kept = bench.out / "tried" / f"{key[:24]}.json"
     if kept.exists():
         read = json.loads(kept.read_text())
-        measured = Leak(Interval(**read["rdlv"]), Interval(**read["ssim"]), read["reconstructions"])
-    else:
-        measured = leak(evidence, defended([(name, settings)]), how.attack, how.draws, how.seed)
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        kept.write_text(strict_json.dumps(asdict(measured)))
-    score = measured.rdlv if how.target.metric == "rdlv" else measured.ssim
-    return Point(name, settings, measured, how.target.met_by(score))
+        return Leak(Interval(**read["rdlv"]), Interval(**read["ssim"]), read["reconstructions"])
+    found = leak(evidence, defence, how.attack, how.draws, how.seed)
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    kept.write_text(strict_json.dumps(asdict(found)))
+    return found
 
 
 def _priced(bench: Bench, point: Point) -> Point:

@@ -48,7 +48,7 @@ def add_to(app: typer.Typer) -> None:
         """
         from fluoroscope import strict_json
         from fluoroscope.attacks import ATTACKS
-        from fluoroscope.calibration.calibrate import Settings, front, open_bench
+        from fluoroscope.calibration.calibrate import Settings, front, open_bench, without_defence
         from fluoroscope.calibration.calibrate import calibrate as search
         from fluoroscope.calibration.figures import drawn
         from fluoroscope.calibration.knobs import knob_of
@@ -70,9 +70,11 @@ def add_to(app: typer.Typer) -> None:
             steps = count()
 
             def tell(what: str) -> None:
-                show(next(steps), 1 + attacks + len(wanted) * (1 + weaker), what)
+                show(next(steps), 2 + attacks + len(wanted) * (1 + weaker), what)
 
             bench = open_bench(path, where, tell)
+            tell("the attack without the defence")
+            bare = without_defence(bench, how)
             found = [search(bench, name, given, how, weaker, tell) for name, given in wanted]
         best = front([point for each in found for point in each.trained])
         result = {
@@ -81,6 +83,9 @@ def add_to(app: typer.Typer) -> None:
             "draws": draws,
             "seed": how.seed,
             "accuracy_without": bench.accuracy,
+            "rdlv_without": bare.rdlv.mean,
+            "rdlv_without_low": bare.rdlv.low,
+            "rdlv_without_high": bare.rdlv.high,
             "defences": [_plain(each) for each in found],
             "front": [point.plain() for point in best],
         }
@@ -91,6 +96,15 @@ def add_to(app: typer.Typer) -> None:
         if as_json:
             console.print_json({**result, "files": {"png": str(png), "findings": str(where / "calibration.json")}})
             return
+        console.say(
+            f"Without the defence: RDLV {bare.rdlv.mean:.3f} ({bare.rdlv.low:.3f} to {bare.rdlv.high:.3f}), SSIM "
+            f"{bare.ssim.mean:.3f}, over {bare.reconstructions} reconstructions."
+        )
+        if not bare.rdlv.low > 0:
+            console.say(
+                "note: the attack does not leak here, so what it calls safe says little. Try a stronger one (--attack "
+                "span), more iterations, or another --client."
+            )
         _tell(found, bench.accuracy, target)
         if len(found) > 1:
             console.print_table("not beaten in leak, accuracy and epsilon at once", [point.plain() for point in best])
