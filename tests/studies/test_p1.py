@@ -7,7 +7,9 @@ import torch
 
 from fluoroscope.attacks.inversion.attack import Inversion
 from fluoroscope.attacks.inversion.initialisation import PriorImage
+from fluoroscope.data.phantoms.font import glyph
 from fluoroscope.federation.task import load_task
+from fluoroscope.scores.legibility import read
 from fluoroscope.studies import STUDIES, p1_federation
 from fluoroscope.studies.p1 import Inverted
 from fluoroscope.studies.p1_federation import Federation, Trained
@@ -100,3 +102,14 @@ def test_the_plan_of_each_size_is_one(tmp_path):
         assert plan.strategy.pretrain_epochs == 0
         assert Federation(scale, "phantom/chest", "pretrained").plan(0).strategy.pretrain_epochs > 0
     assert load_task(Federation("small", "phantom/chest", "scratch").plan(0)).images.size == 64
+
+
+def test_burned_in_text_is_read_in_the_reconstruction(trained, folder, tmp_path):
+    cell = Inverted("bn-only", "small", 1, victims=2, burn_in=True, iterations=2)
+    measures = cell.run(Bench(0, folder, tmp_path)).measures
+    assert 0 <= measures["legible_low"] <= measures["legible"] <= measures["legible_high"] <= 1
+    assert 0 < measures["legible_chance"] < 0.2
+    (index,), (_,) = trained.held_out_indices(2, 1)
+    (burned, _) = trained.held_out(2, 1, burn_in=True)
+    original = read(burned.images[0], trained.writing(index), glyph)
+    assert original.read == original.truth, "the original can be read in full"

@@ -16,9 +16,11 @@ from fluoroscope.attacks.inversion.initialisation import Normal
 from fluoroscope.attacks.inversion.label_handling import Inferred, Known
 from fluoroscope.attacks.inversion.simulation import Objective
 from fluoroscope.data import Request, load
+from fluoroscope.data.phantoms.font import glyph
 from fluoroscope.defences.percentile_gaussian import PercentileGaussian
 from fluoroscope.models import build
 from fluoroscope.rng import derive, generator
+from fluoroscope.scores.legibility import legibility, read
 from fluoroscope.scores.rdlv import mean_rdlv
 from fluoroscope.studies.p1_federation import SCALES, Federation, Scale, Trained
 from fluoroscope.studies.scoring import ImageScore, score
@@ -107,7 +109,7 @@ class Inverted:
         scored = [score(g.images, v.images, trained.prior) for g, v in zip(guesses, clients, strict=True)]
         held = sum(len(victims) for victims in clients)
         return Result(
-            {**_measures(scored, held, bench.seed), "seconds": seconds},
+            {**_measures(scored, held, bench.seed), **self._legible(trained, guesses, scored), "seconds": seconds},
             images={
                 "originals": torch.stack([victims.images[0] for victims in clients[:SHOWN]]),
                 "reconstructions": _first(guesses, scored),
@@ -115,6 +117,26 @@ class Inverted:
                 "start": seen[0].prior[None] if seen[0].prior is not None else trained.prior[None],
             },
         )
+
+    def _legible(
+        self, trained: Trained, guesses: list[Reconstruction], scored: list[list[ImageScore]]
+    ) -> dict[str, float]:
+        """How much of the burned-in names and dates can be read, where there are any."""
+        if not (self.burn_in and trained.task.images.synthetic):
+            return {}
+        indices = trained.held_out_indices(self.victims, self.batch_size * self.local_steps)
+        readings = [
+            read(guess.images[image.reconstruction], trained.writing(mine[image.original]), glyph)
+            for guess, images, mine in zip(guesses, scored, indices, strict=True)
+            for image in images
+        ]
+        found = legibility(readings)
+        return {
+            "legible": found.share.mean,
+            "legible_low": found.share.low,
+            "legible_high": found.share.high,
+            "legible_chance": found.chance,
+        }
 
     def _seen(self, record: UpdateRecord, victims: PrivateBatch, prior: Tensor) -> Observation:
         curious = THREATS.get("curious-server")

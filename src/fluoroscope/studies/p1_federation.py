@@ -9,11 +9,14 @@ import torch
 from torch import Tensor
 
 from fluoroscope.data import Request, load
+from fluoroscope.data.phantoms import BRAIN, CHEST, FUNDUS, burned_label
+from fluoroscope.data.phantoms.burn_in import stamp
 from fluoroscope.errors import Misconfigured
 from fluoroscope.federation.local_training import local_training
 from fluoroscope.federation.plan import Plan, parse_plan
 from fluoroscope.federation.run import federate
 from fluoroscope.federation.task import Task, load_task
+from fluoroscope.scores.legibility import Writing
 from fluoroscope.types import PrivateBatch, UpdateRecord
 
 Scale = Literal["small", "small-clients", "small-128", "small-224", "paper"]
@@ -136,6 +139,11 @@ class Trained:
         A client's first image is the same however many follow it.
         """
         batch = self._burned() if burn_in and self.task.images.synthetic else self.task.images.batch
+        return [batch.subset(indices) for indices in self.held_out_indices(clients, each)]
+
+    def held_out_indices(self, clients: int, each: int) -> list[list[int]]:
+        """Where these images stand in the set."""
+        batch = self.task.images.batch
         by_patient = {batch.patients[i]: i for i in reversed(self.task.partition.test)}
         chosen = sorted(by_patient.values())
         if len(chosen) < clients * each:
@@ -145,7 +153,16 @@ class Trained:
             )
         firsts, rest = chosen[:clients], chosen[clients:]
         others = [rest[i * (each - 1) : (i + 1) * (each - 1)] for i in range(clients)]
-        return [batch.subset([first, *more]) for first, more in zip(firsts, others, strict=True)]
+        return [[first, *more] for first, more in zip(firsts, others, strict=True)]
+
+    def writing(self, index: int) -> Writing:
+        """What is burned into this phantom, and where."""
+        plan = self.task.plan
+        seed = plan.seed if plan.data.seed is None else plan.data.seed
+        kind = {"phantom/chest": CHEST, "phantom/fundus": FUNDUS, "phantom/brain": BRAIN}[plan.data.source]
+        label, size = burned_label(kind, seed, index), self.task.images.size
+        mark = stamp(label, size)
+        return Writing(label.lines(size), mark.top, mark.left, mark.ink.shape[0])
 
     def _burned(self) -> PrivateBatch:
         """The same phantoms with a made-up name and date of birth in the picture, as in P1 fig. 7."""
