@@ -92,9 +92,9 @@ def test_a_killed_attack_goes_on(run, monkeypatch):
     whole = json.loads(fluoroscope(*told[:-1], "whole", cwd=run).stdout)
     keep, kept = FileKeeper.keep, []
 
-    def keep_and_die(self, midway):
+    def keep_and_die(self, midway, ended):
         self.every_seconds = 0.0
-        keep(self, midway)
+        keep(self, midway, ended)
         kept.append(midway.iterations)
         if midway.iterations == 3:
             raise KeyboardInterrupt

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fluoroscope import strict_json
-from fluoroscope.errors import Unsupported
+from fluoroscope.errors import Misconfigured, Unsupported
 from fluoroscope.report.figures import write
 from fluoroscope.studies.cells import CellStore, key
 from fluoroscope.studies.study import Bench, Cell, Result, Row, Rows, Size, Study
@@ -68,7 +68,9 @@ def run(
         tell(0.0)
         try:
             result, seconds, failed = *_finished(cell, seed, store, out, tell), None
-        except Unsupported as problem:  # not kept: the next run tries again
+        except (Unsupported, Misconfigured) as problem:  # not kept: the next run tries again
+            if isinstance(problem, Misconfigured) and len(grid) == 1 + sum(row.failed is not None for row in rows):
+                raise  # no cell at all can be run like this
             result, seconds, failed = Result({}), 0.0, str(problem)
         rows.append(Row(cell.settings, result, study.paper(cell.settings), seconds, failed))
         tell(1.0)

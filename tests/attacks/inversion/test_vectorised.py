@@ -149,7 +149,7 @@ def test_a_layout_takes_apart_what_it_joined(optimised):
     assert torch.equal(layout.images(x), images)
     assert torch.equal(layout.labels(x[rows], rows), logits[rows])
     assert x.shape == (3, 32 + 10 * optimised)
-    held = layout.project(10 * x - 3, (0.0, 1.0))
+    held = layout.project(10 * x - 3, (0.0, 1.0), grey=False)
     assert torch.equal(layout.images(held), (10 * images - 3).clamp(0, 1))
     if optimised:
         torch.testing.assert_close(layout.labels(held, torch.arange(3)), 10 * logits - 3)
