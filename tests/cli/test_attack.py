@@ -102,7 +102,12 @@ def test_a_killed_attack_goes_on(run, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(FileKeeper, "keep", keep_and_die)
         assert fluoroscope(*told, cwd=run).returncode == 130
-    monkeypatch.setattr(FileKeeper, "keep", lambda self, midway: kept.append(midway.iterations))
+
+    def count(self, midway, ended):
+        if not ended:
+            kept.append(midway.iterations)
+
+    monkeypatch.setattr(FileKeeper, "keep", count)
     resumed = json.loads(fluoroscope(*told, cwd=run).stdout)
     assert kept == [1, 2, 3, 4, 5, 6], "no iteration twice"
     assert resumed["scores"] == whole["scores"]

@@ -58,7 +58,7 @@ def run(
 ) -> Findings:
     """The study's rows; `out` keeps finished cells for this study and for any other that shares them."""
     grid, store = study.grid(size, data), CellStore(out / "cells")
-    rows = []
+    rows: list[Row] = []
     for number, cell in enumerate(grid):
         what = ", ".join(str(value) for value in cell.settings.values() if value is not None)
 
