@@ -13,6 +13,10 @@ PRIOR = 4.0
 """1 / variance."""
 REFINEMENTS = 3
 """Newton steps on a quadratic: one would do, were the systems not stiff."""
+ENOUGH = 2
+"""Outputs for each pixel that tell the image without the weight gradient."""
+AGREES = 1e-5
+"""How far the weight gradient may then be off, or it is asked too."""
 SCATTER = 100
 """Adding to an entry of a matrix costs about as much as so many multiplications of a matrix product."""
 
@@ -58,6 +62,10 @@ def before_convolution(
     seen = gradient.reshape(out, channels, taps).transpose(1, 2).reshape(out * taps, channels)
     sure = float((NOISE * seen.square().mean().sqrt()) ** -2)
     certain = error**-2
+    if channels == 1 and out * positions >= ENOUGH * pixels:  # the first layer: its output alone tells the image
+        alone = _from_output(weight.flatten(1), window, output.flatten(1), certain.flatten(1), pixels)
+        if torch.linalg.vector_norm(by_gradient @ alone - seen[:, 0]) < AGREES * torch.linalg.vector_norm(seen):
+            return alone.reshape(shape), back(delta).reshape(shape)
 
     def pull(x: Tensor) -> Tensor:
         """Minus the gradient of the squared errors at x (channels, pixels)."""
@@ -77,6 +85,40 @@ def before_convolution(
 
 
 Map = Callable[[Tensor], Tensor]
+
+
+def _from_output(weight: Tensor, window: Tensor, output: Tensor, certain: Tensor, pixels: int) -> Tensor:
+    """The image (pixels,) of one channel from the output (out, positions). Windows are small, so it is banded."""
+    products = torch.einsum("op,oa,ob->pab", certain, weight, weight)
+    row, column = window.T[:, :, None], window.T[:, None]  # pixel 0 is the padding
+    normal = torch.zeros((pixels + 1) ** 2, dtype=torch.float64)
+    normal.index_add_(0, (row * (pixels + 1) + column).flatten(), products.flatten())
+    right = torch.full((pixels + 1,), PRIOR / 2, dtype=torch.float64)
+    right.index_add_(0, window.T.flatten(), (weight.T @ (certain * output)).T.flatten())
+    inside = normal.reshape(pixels + 1, pixels + 1)[1:, 1:]
+    inside.diagonal().add_(PRIOR)
+    width = int((row - column).where((row > 0) & (column > 0), 0).max())
+    return _solve_banded(inside, right[1:], max(width, 1))
+
+
+def _solve_banded(matrix: Tensor, right: Tensor, width: int) -> Tensor:
+    """Block by block, each of the bandwidth's size and so beside its neighbours only: Cholesky, there and back."""
+    factors: list[Tensor] = []
+    links: list[Tensor] = []
+    found: list[Tensor] = []
+    starts = range(0, len(right), width)
+    for start in starts:
+        block, part = matrix[start : start + width, start : start + width], right[start : start + width]
+        if factors:
+            beside = matrix[start - width : start, start : start + width]
+            links.append(torch.linalg.solve_triangular(factors[-1], beside, upper=False))
+            block, part = block - links[-1].T @ links[-1], part - links[-1].T @ found[-1]
+        factors.append(torch.linalg.cholesky(block))
+        found.append(torch.linalg.solve_triangular(factors[-1], part[:, None], upper=False)[:, 0])
+    for i in reversed(range(len(found))):
+        rest = found[i] if i + 1 == len(found) else found[i] - links[i] @ found[i + 1]
+        found[i] = torch.linalg.solve_triangular(factors[i].T, rest[:, None], upper=True)[:, 0]
+    return torch.cat(found)
 
 
 def _solve_by_input(curvature: Tensor, weight: Tensor, window: Tensor, certain: Tensor) -> Map:
@@ -119,9 +161,12 @@ def _solve_by_output(
     positions = window.shape[1]
     padded = F.pad(spread, (1, 0, 1, 0))  # pixel 0 is the padding
     by_taps = padded[window.flatten()][:, window.flatten()].reshape(taps, positions, taps, positions)
-    pairs = torch.einsum("oct,ncu->ontu", weight, weight).reshape(out * out, taps * taps)
-    gram = (pairs @ by_taps.transpose(1, 2).reshape(taps * taps, -1)).reshape(out, out, positions, positions)
-    gram = gram.transpose(1, 2).reshape(out * positions, -1)
+    first, second = torch.tril_indices(out, out)  # Cholesky reads the lower triangle only
+    pairs = torch.einsum("oct,ncu->ontu", weight, weight)[first, second].flatten(1)
+    blocks = pairs @ by_taps.transpose(1, 2).reshape(taps * taps, -1)
+    by_blocks = torch.zeros(out, out, positions, positions, dtype=torch.float64)
+    by_blocks[first, second] = blocks.reshape(-1, positions, positions)
+    gram = by_blocks.transpose(1, 2).reshape(out * positions, -1)
     gram.diagonal().add_(1 / certain)
     factor = torch.linalg.cholesky(gram)
 
