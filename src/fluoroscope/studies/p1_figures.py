@@ -46,7 +46,7 @@ def by_batch(title: str, rows: Rows) -> Figure:
 
 def by_steps(title: str, rows: Rows) -> Figure:
     """Leakage by the number of steps of one image each."""
-    return panels(title, [_panel(rows, "local_steps", "local steps of one image each", "RDLV by local steps")])
+    return panels(title, [_panel(rows, "local_steps", "local steps", "RDLV by local steps")])
 
 
 def quantified(title: str, rows: Rows) -> Figure:
@@ -84,6 +84,8 @@ def _name(row: Row) -> str:
     parts = [row["attack"]]
     if row["without"] != "nothing":
         parts.append(f"without {row['without']}")
+    if row["local_steps"] > 1 and row["batch_size"] > 1:
+        parts.append(f"batches of {row['batch_size']}")
     if row["labels"] != "own":
         parts.append(f"labels {row['labels']}")
     if row["start"] == "scratch":
