@@ -105,7 +105,7 @@ def panels(title: str, drawn: Sequence[Panel]) -> Figure:
     """Panels side by side under one title, with one legend for all of them."""
     columns = len(drawn) if len(drawn) < 4 else 2
     rows = -(-len(drawn) // columns)
-    figure = Figure(figsize=(4.6 * columns + 1.2, 3.6 * rows + 0.8), layout="constrained")
+    figure = Figure(figsize=(max(7.4, 4.6 * columns + 1.2), 3.6 * rows + 0.8), layout="constrained")
     figure.suptitle(title, fontsize=10, wrap=True)
     styles: dict[str, int] = {}
     grid = figure.subplots(rows, columns, squeeze=False)
@@ -114,7 +114,7 @@ def panels(title: str, drawn: Sequence[Panel]) -> Figure:
     for unused in grid.flat[len(drawn) :]:
         unused.set_axis_off()
     handles = {label: h for axes in figure.axes for h, label in zip(*axes.get_legend_handles_labels(), strict=True)}
-    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=4, fontsize=8, frameon=False)
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=min(4, 1 + columns), fontsize=8, frameon=False)
     return figure
 
 
