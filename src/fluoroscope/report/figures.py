@@ -202,7 +202,9 @@ def _draw_panel(axes: Axes, panel: Panel, styles: dict[str, int]) -> None:
             markevery=every,
         )
         banded = [point for point in seen if math.isfinite(point.low) and math.isfinite(point.high)]
-        if banded:
+        if len(banded) == 1:  # a band of one point would not be seen
+            axes.vlines(banded[0].x, banded[0].low, banded[0].high, color=colour, linewidth=1.0)
+        elif banded:
             lows, highs = [p.low for p in banded], [p.high for p in banded]
             axes.fill_between([p.x for p in banded], lows, highs, color=colour, alpha=0.15, linewidth=0)
     for i, (name, level) in enumerate(panel.levels.items()):
