@@ -114,7 +114,14 @@ def panels(title: str, drawn: Sequence[Panel]) -> Figure:
     for unused in grid.flat[len(drawn) :]:
         unused.set_axis_off()
     handles = {label: h for axes in figure.axes for h, label in zip(*axes.get_legend_handles_labels(), strict=True)}
-    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=min(4, 1 + columns), fontsize=8, frameon=False)
+    figure.legend(
+        handles.values(),
+        handles.keys(),
+        loc="outside lower center",
+        ncols=min(4, 1 + columns),
+        fontsize=8,
+        frameon=False,
+    )
     return figure
 
 
