@@ -39,11 +39,18 @@ def print_table(title: str, rows: Sequence[Mapping[str, Any]]) -> None:
         if len(parts) > 1:
             table.add_column("row", justify="right", style="dim")
         for i, column in enumerate(part):
-            table.add_column(Text(column), justify="left" if i == 0 else "right")
+            table.add_column(
+                Text(column), justify="left" if i == 0 else "right", min_width=_least(column, cells[column])
+            )
         for number in range(len(rows)):  # as text: a class may be called [red]
             first = [str(number + 1)] if len(parts) > 1 else []
             table.add_row(*first, *(Text(cells[column][number]) for column in part))
         out.print(table)
+
+
+def _least(column: str, texts: Sequence[str]) -> int:
+    """Letters that a column needs: its header may be broken between words, a cell after 40."""
+    return max([*map(len, column.split()), *(min(len(text), 40) for text in texts)], default=1)
 
 
 def _fitting(cells: Mapping[str, Sequence[str]], width: int) -> list[list[str]]:
@@ -51,7 +58,7 @@ def _fitting(cells: Mapping[str, Sequence[str]], width: int) -> list[list[str]]:
     groups: list[list[str]] = [[]]
     left = full = width - 1 - 3 - len(str(max(map(len, cells.values()), default=0)))
     for column, texts in cells.items():
-        needed = 3 + max([*map(len, column.split()), *(min(len(text), 40) for text in texts)], default=0)
+        needed = 3 + _least(column, texts)
         if needed > left and groups[-1]:
             groups.append([])
             left = full
