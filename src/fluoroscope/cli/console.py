@@ -56,7 +56,7 @@ def _least(column: str, texts: Sequence[str]) -> int:
 def _fitting(cells: Mapping[str, Sequence[str]], width: int) -> list[list[str]]:
     """The columns in as few groups as leave every header's longest word and every cell whole."""
     groups: list[list[str]] = [[]]
-    left = full = width - 1 - 3 - len(str(max(map(len, cells.values()), default=0)))
+    left = full = width - 1 - 3 - max(len("row"), len(str(max(map(len, cells.values()), default=0))))
     for column, texts in cells.items():
         needed = 3 + _least(column, texts)
         if needed > left and groups[-1]:
