@@ -22,12 +22,7 @@ def by_client(title: str, rows: Rows) -> Figure:
 
 def by_defence(title: str, rows: Rows) -> Figure:
     """A bar for each defence of the one-image client."""
-    names = [row["defence"] for row in rows]
-    drawn = [
-        Bar(f"{row['defence']}{f' ({i})' if names.count(row['defence']) > 1 else ''}", *_rdlv(row))
-        for i, row in enumerate(rows)
-        if not row.failed
-    ]
+    drawn = [Bar(f"{row['attack']}, {row['defence']}", *_rdlv(row)) for row in rows if not row.failed]
     return bars(title, drawn, "RDLV (95 % interval)")
 
 

@@ -55,7 +55,7 @@ def _private(size: Size) -> list[Defended]:
 def _kept_at_home(size: Size) -> list[Defended]:
     hidden: tuple[Named, ...] = (("hidden-layers", (("layers", ("conv1", "bn1")),)),)
     ways: tuple[tuple[Named, ...], ...] = ((), (("fed-bn", ()),), (("fed-bn", (("parameters", True),)),), hidden)
-    return [_one(size, HIGH_RISK, defence=way) for way in ways]
+    return [_one(size, HIGH_RISK, defence=way, attack_name=name) for name in ("epochwise", "span") for way in ways]
 
 
 enter(

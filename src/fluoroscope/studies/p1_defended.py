@@ -64,7 +64,7 @@ class Defended:
             "images": images,
             "batch_size": batch_size,
             "round": self.round,
-            "defence": " + ".join(name for name, _ in self.defence) or "none",
+            "defence": " + ".join(_told(part) for part in self.defence) or "none",
             "sigma0": given.get("sigma0", 0.0),
             "clip": given.get("clip"),
             "noise": given.get("multiplier"),
@@ -142,6 +142,13 @@ class Defended:
             return trained.held_out(self.victims, 1, False)
         names = [client.name for client in trained.task.clients]
         return [trained.task.train_batch(names.index(f"client-{self.client}"))]
+
+
+def _told(part: Named) -> str:
+    """The name, with settings that have no column of their own."""
+    name, settings = part
+    rest = [f"{key}={value}" for key, value in settings if key not in ("sigma0", "clip", "multiplier")]
+    return f"{name} ({', '.join(rest)})" if rest else name
 
 
 def _guessable(observation: Observation) -> Observation:
