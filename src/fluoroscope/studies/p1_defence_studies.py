@@ -39,14 +39,13 @@ def _private(size: Size) -> list[Defended]:
         if size == "small"
         else tuple((clip, noise) for clip in (0.1, 1.0) for noise in (0.0, 0.1, 0.5, 1.0, 2.0))
     )
-    plain = [_one(size, HIGH_RISK, model="resnet18-gn", attack_name="inverting-gradients")]
+    plain = [_one(size, HIGH_RISK, model="resnet18-gn")]
     return plain + [
         _one(
             size,
             HIGH_RISK,
             defence=(("dp-sgd", (("clip", clip), ("multiplier", noise))),),
             model="resnet18-gn",
-            attack_name="inverting-gradients",
         )
         for clip, noise in levels
     ]
