@@ -1,7 +1,9 @@
 """Epsilon over rounds, counted by dp-accounting: what happened is a DpEvent, how it is counted is Renyi DP."""
 
+import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import dp_accounting
 from dp_accounting.rdp import RdpAccountant
@@ -26,8 +28,21 @@ def epsilon(event: dp_accounting.DpEvent, delta: float) -> float | None:
     """For neighbours that differ by one unit added or removed; None where there is no bound."""
     if not 0 < delta < 1:
         raise Misconfigured(f"delta must lie between 0 and 1, not {delta}.")
-    spent = float(RdpAccountant().compose(event).get_epsilon(delta))
+    with _quiet():
+        spent = float(RdpAccountant().compose(event).get_epsilon(delta))
     return spent if math.isfinite(spent) else None
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """dp-accounting says at length which orders do not converge for little noise; it leaves those out: that is safe."""
+    logger = logging.getLogger("absl")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 def affordable(rounds: int, budget: float, spent: Callable[[int], float]) -> int:
