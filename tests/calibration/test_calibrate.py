@@ -57,7 +57,9 @@ def test_a_plan_is_trained_first_and_words_say_what_to_do(run):
     ("arguments", "message"),
     [
         (("run", "--defence", "fed-bn"), "no strength"),
-        (("run", "--defence", "percentile-gausian"), "did you mean|no strength"),
+        (("run", "--defence", "percentile-gausian"), "did you mean 'percentile-gaussian'"),
+        (("run", "--defence", "dp-sgd"), "cannot train BatchNorm"),
+        (("run", "--defence", "pruning", "--precision", "0"), "precision must lie between"),
         (("run", "--defence", "percentile-gaussian:sigma0=3"), "what is searched for"),
         (("run", "--defence", "percentile-gaussian", "--target", "rdlv"), "must read like"),
         (("nowhere", "--defence", "pruning"), "neither a folder of records nor a plan"),
@@ -68,7 +70,7 @@ def test_a_plan_is_trained_first_and_words_say_what_to_do(run):
 def test_wrong_input_is_one_sentence(run, arguments, message):
     import re
 
-    done = fluoroscope("calibrate", *arguments, *QUICK, cwd=run)
+    done = fluoroscope("calibrate", *QUICK, *arguments, cwd=run)
     assert done.returncode == 2
     assert re.search(message, " ".join(done.stderr.split()))
     assert "Traceback" not in done.stderr

@@ -7,7 +7,8 @@ import pytest
 import torch
 from dp_accounting.rdp import RdpAccountant
 
-from fluoroscope.errors import Misconfigured
+from fluoroscope.errors import Misconfigured, Unsupported
+from fluoroscope.federation.plan import read_plan
 from fluoroscope.federation.run import federate
 from fluoroscope.federation.task import load_task
 
@@ -123,3 +124,15 @@ def test_a_defended_run_gives_the_same_bytes_twice(tmp_path):
     first, _ = run(tmp_path, defence, "a")
     second, _ = run(tmp_path, defence, "b")
     assert digests(first.folder) == digests(second.folder)
+
+
+def test_what_dp_sgd_cannot_train_is_found_before_anything_is_written(tmp_path):
+    with pytest.raises(Unsupported, match="resnet18-gn"):
+        run(tmp_path, [{"name": "dp-sgd", "clip": 1.0, "multiplier": 1.0}])
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_key_is_where_the_plan_says(tmp_path):
+    plan = tmp_path / "plan.toml"
+    plan.write_text('[[defence]]\nname = "homomorphic-encryption"\nkey = "keys/he.bin"\n')
+    assert read_plan(plan).defence[0].settings["key"] == str(tmp_path / "keys/he.bin")

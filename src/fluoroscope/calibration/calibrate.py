@@ -11,7 +11,7 @@ from fluoroscope.attacks import Attack
 from fluoroscope.attacks.inversion.digest import digest
 from fluoroscope.calibration.knobs import OTHERS, knob_of
 from fluoroscope.calibration.leak import Evidence, Leak, evidence_of, leak
-from fluoroscope.calibration.search import weakest_safe
+from fluoroscope.calibration.search import Knob, weakest_safe
 from fluoroscope.calibration.target import Target
 from fluoroscope.defences import Chain
 from fluoroscope.errors import BadInput
@@ -31,14 +31,12 @@ class Settings:
     """How calibration measures."""
 
     target: Target
-    attack_name: str
     attack: Attack
     client: str | None = None
     draws: int = 4
     """Defended updates attacked at each setting."""
     precision: float = 0.1
     seed: int = 0
-    device: str = "cpu"
 
 
 @dataclass(frozen=True)
@@ -108,18 +106,26 @@ def open_bench(path: Path, out: Path, tell: Tell) -> Bench:
     return Bench(plan, store, out, _accuracy(store))
 
 
+def check(bench: Bench, name: str, given: Mapping[str, Any]) -> None:
+    """Find before any attack what cannot work."""
+    knob = knob_of(name)
+    if knob.setting in given:
+        raise BadInput(f"{name}:{knob.setting} is what is searched for; leave it out.")
+    defence = defended([(name, {**OTHERS.get(name, {}), **given, knob.setting: _value(knob, knob.strong)})])
+    if defence.training is not None:
+        defence.training.check(load_task(bench.plan).model)
+
+
 def calibrate(bench: Bench, name: str, given: Mapping[str, Any], how: Settings, weaker: int, tell: Tell) -> Calibrated:
     """The weakest setting of the defence that meets the target, trained; and `weaker` unsafe ones for a front."""
     knob = knob_of(name)
     others = {**OTHERS.get(name, {}), **given}
-    if knob.setting in given:
-        raise BadInput(f"{name}:{knob.setting} is what is searched for; leave it out.")
     task = load_task(bench.plan)
     evidence = evidence_of(bench.store, task, how.client, how.draws)
     points: dict[float, Point] = {}
 
     def safe(value: float) -> bool:
-        settings = {**others, knob.setting: int(value) if knob.whole else value}
+        settings = {**others, knob.setting: _value(knob, value)}
         tell(f"{name}: attack {len(points) + 1}, {knob.setting} = {value:.4g}")
         points[value] = _point(bench, evidence, name, settings, how)
         return points[value].safe
@@ -149,6 +155,10 @@ def front(points: Sequence[Point]) -> list[Point]:
         )
 
     return [point for point in points if not beaten(point)]
+
+
+def _value(knob: Knob, value: float) -> float:
+    return int(value) if knob.whole else value
 
 
 def without_defence(bench: Bench, how: Settings) -> Leak:

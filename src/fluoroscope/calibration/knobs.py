@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fluoroscope.calibration.search import Knob
+from fluoroscope.defences import DEFENCES
 from fluoroscope.errors import Unsupported
 
 KNOBS = {
@@ -19,6 +20,7 @@ OTHERS: Mapping[str, Mapping[str, Any]] = {"clip-and-noise": {"clip": 1.0}, "dp-
 
 def knob_of(defence: str) -> Knob:
     """The knob; a defence without one cannot be searched."""
+    DEFENCES.get(defence)  # a name that nobody has is another mistake
     if defence not in KNOBS:
         raise Unsupported(
             f"{defence} has no strength to search for. Choose one of {', '.join(sorted(KNOBS))}, or put {defence} into "

@@ -41,8 +41,7 @@ def weakest_safe(knob: Knob, safe: Callable[[float], bool], precision: float = 0
 
     Assumes that what is stronger than a safe value is safe.
     """
-    if not 0 < precision < 1:
-        raise Misconfigured(f"precision must lie between 0 and 1, not {precision:g}.")
+    _check(precision)
     tried: list[tuple[float, bool]] = []
 
     def ask(value: float) -> bool:
@@ -66,8 +65,14 @@ def weakest_safe(knob: Knob, safe: Callable[[float], bool], precision: float = 0
 
 def questions(knob: Knob, precision: float) -> int:
     """How many values a search asks at most, but for a knob of whole numbers: its ends, then halves."""
+    _check(precision)
     steps = math.log(max(knob.strong, knob.weak) / min(knob.strong, knob.weak)) / math.log(1 + precision)
     return 2 + math.ceil(math.log2(max(steps, 1)))
+
+
+def _check(precision: float) -> None:
+    if not 0 < precision < 1:
+        raise Misconfigured(f"precision must lie between 0 and 1, not {precision:g}.")
 
 
 def _near(a: float, b: float, precision: float, whole: bool) -> bool:

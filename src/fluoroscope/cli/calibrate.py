@@ -37,7 +37,6 @@ def add_to(app: typer.Typer) -> None:
         draws: Annotated[int, typer.Option(min=2, help="Defended updates attacked at each setting.")] = 4,
         precision: Annotated[float, typer.Option(help="How near to the least safe setting; 0.1 is 10 %.")] = 0.1,
         seed: options.Seed = 0,
-        device: options.Device = "cpu",
         threads: options.Threads = None,
         as_json: options.Json = False,
         out: Annotated[Path | None, typer.Option("--out", help="Folder of the results.")] = None,
@@ -48,7 +47,7 @@ def add_to(app: typer.Typer) -> None:
         """
         from fluoroscope import strict_json
         from fluoroscope.attacks import ATTACKS
-        from fluoroscope.calibration.calibrate import Settings, front, open_bench, without_defence
+        from fluoroscope.calibration.calibrate import Settings, check, front, open_bench, without_defence
         from fluoroscope.calibration.calibrate import calibrate as search
         from fluoroscope.calibration.figures import drawn
         from fluoroscope.calibration.knobs import knob_of
@@ -57,10 +56,10 @@ def add_to(app: typer.Typer) -> None:
         from fluoroscope.cli.dotted import changed
         from fluoroscope.report.figures import write
 
-        options.use(device, threads)
+        options.use("cpu", threads)
         wanted = [_named(text) for text in defence]
         chosen = changed(ATTACKS.get(attack), options.parsed(settings or []), attack)
-        how = Settings(parse_target(target), attack, chosen, client, draws, precision, seed or 0, device)
+        how = Settings(parse_target(target), chosen, client, draws, precision, seed or 0)
         where = out or (path if path.is_dir() else Path("runs") / path.stem) / "calibration"
         if not path.exists():
             raise Misconfigured(f"{path} is neither a folder of records nor a plan.")
@@ -73,6 +72,8 @@ def add_to(app: typer.Typer) -> None:
                 show(next(steps), 2 + attacks + len(wanted) * (1 + weaker), what)
 
             bench = open_bench(path, where, tell)
+            for name, given in wanted:
+                check(bench, name, given)
             tell("the attack without the defence")
             bare = without_defence(bench, how)
             found = [search(bench, name, given, how, weaker, tell) for name, given in wanted]

@@ -35,6 +35,10 @@ class Defence(Protocol):
 class AroundTraining(Defence, Protocol):
     """Stands in for the client's plain training."""
 
+    def check(self, model: nn.Module) -> None:
+        """Refuse a network that it cannot train, before anything is begun."""
+        ...
+
     def train(
         self, model: nn.Module, state: State, data: PrivateBatch, training: LocalTraining, rng: torch.Generator
     ) -> tuple[dict[str, Tensor], float]:

@@ -9,6 +9,7 @@ from opacus import GradSampleModule
 from opacus.optimizers import DPOptimizer
 from opacus.validators import ModuleValidator
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from fluoroscope.defences.accounting import DELTA, epsilon, sampled_gaussian
 from fluoroscope.defences.contract import Participation
@@ -44,9 +45,20 @@ class DpSgd:
         spent = epsilon(event, self.delta)
         return PrivacyClaim(spent, self.delta, "record", "an image added or removed; holds against all")
 
+    def check(self, model: nn.Module) -> None:
+        network = copy.deepcopy(model).train()
+        if any(isinstance(layer, _BatchNorm) for layer in network.modules()):
+            raise Unsupported(
+                "dp-sgd cannot train BatchNorm: a batch's statistics mix patients. Use a model without it, such as "
+                "resnet18-gn or lenet5, or the defence percentile-gaussian."
+            )
+        if problems := ModuleValidator.validate(network, strict=False):
+            raise Unsupported(f"dp-sgd cannot train this network: {problems[0]}. Use another, such as resnet18-gn.")
+
     def train(
         self, model: nn.Module, state: State, data: PrivateBatch, training: LocalTraining, rng: torch.Generator
     ) -> tuple[dict[str, Tensor], float]:
+        self.check(model)
         device = next(iter(state.values())).device
         network = _private(model, state, device)
         optimiser = DPOptimizer(
@@ -80,12 +92,6 @@ def _rate(training: LocalTraining) -> float:
 
 def _private(model: nn.Module, state: State, device: torch.device) -> Any:  # noqa: ANN401  # Opacus gives its classes no types
     network = copy.deepcopy(model).train()
-    if problems := ModuleValidator.validate(network, strict=False):
-        first = str(problems[0]).splitlines()[0]
-        raise Unsupported(
-            f"dp-sgd cannot train this network ({first}): BatchNorm mixes patients in a batch's statistics. Use a "
-            "model without it, such as resnet18-gn or lenet5, or the defence percentile-gaussian."
-        )
     network.load_state_dict(dict(state))
     return GradSampleModule(network.to(device), loss_reduction="mean")
 

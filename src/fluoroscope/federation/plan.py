@@ -183,6 +183,13 @@ def _near(location: tuple[int | str, ...]) -> str:
     return f"; did you mean {near[0]!r}?" if near else f". Known here: {', '.join(known)}"
 
 
+def _with_key(part: DefencePlan, folder: Path) -> DefencePlan:
+    """The clients' secret key (homomorphic-encryption) is the one path that a defence takes."""
+    if not isinstance(part.settings.get("key"), str):
+        return part
+    return part.model_copy(update={"key": str((folder / part.settings["key"]).resolve())})
+
+
 def _rooted(plan: Plan, folder: Path) -> Plan:
     """The plan with its relative paths made absolute, so that it means the same from anywhere."""
     kind, colon, location = plan.data.source.rpartition(":")
@@ -193,6 +200,7 @@ def _rooted(plan: Plan, folder: Path) -> Plan:
         weights = str((folder / weights).resolve())
     return plan.model_copy(
         update={
+            "defence": tuple(_with_key(part, folder) for part in plan.defence),
             "data": plan.data.model_copy(update={"source": source}),
             "model": plan.model.model_copy(update={"weights": weights}),
         }

@@ -40,6 +40,8 @@ def serve(grid: Grid, plan: Plan, out: Path, device: str, progress: Progress) ->
     strategy = build_strategy(plan.strategy.name, plan.strategy.settings, len(task.clients), plan.strategy.fraction)
     _check_pretraining(task)
     _check_fed_bn(task)
+    if task.defence.training is not None:
+        task.defence.training.check(task.model)
     check_encryption(task, task.defence.encryption)
     rounds = rounds_within_budget(task)
     done = max(store.rounds(), default=None)

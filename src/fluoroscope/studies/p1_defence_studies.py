@@ -24,7 +24,7 @@ def _noise(sigma0: float) -> tuple[Named, ...]:
 
 
 def _by_noise(size: Size, data: str) -> list[Defended]:
-    levels = (0.0, 5.0, 20.0, 50.0) if size == "small" else (0.0, 1.0, 5.0, 10.0, 20.0, 30.0, 40.0, 50.0)
+    levels = (0.0, 1.0, 10.0, 50.0) if size == "small" else (0.0, 1.0, 5.0, 10.0, 20.0, 30.0, 40.0, 50.0)
     return [_one(size, client, defence=_noise(s), data=data) for s in levels for client in _clients(size)]
 
 
