@@ -271,3 +271,5 @@ class Reconstruction:
     """The images after so many iterations, where they were asked for."""
     diverged: bool = False
     """Met a number that is not finite, and ended at its best."""
+    nothing: str = ""
+    """Why the update showed this attack nothing: then the images are what it had before, the prior."""

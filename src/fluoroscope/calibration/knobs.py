@@ -8,7 +8,7 @@ from fluoroscope.defences import DEFENCES
 from fluoroscope.errors import Unsupported
 
 KNOBS = {
-    "percentile-gaussian": Knob("sigma0", 0.1, 100.0),
+    "percentile-gaussian": Knob("sigma0", 0.1, 1e5),
     "clip-and-noise": Knob("multiplier", 0.001, 10.0),
     "dp-sgd": Knob("multiplier", 0.01, 100.0),
     "pruning": Knob("share", 0.1, 1.0),

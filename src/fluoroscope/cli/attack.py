@@ -87,6 +87,9 @@ def _tell(attacked: "Attacked") -> None:
         f"{facts['seconds']:.1f} s",
         known,
     )
+    if facts["nothing"]:
+        console.say(f"found nothing, so the guess is the prior: {facts['nothing']}")
+        return
     restarts = [{"restart": i + 1, "objective": f"{value:.6g}"} for i, value in enumerate(facts["restarts"])]
     console.print_table("the attack's own objective", restarts)
     if attacked.scores:

@@ -41,11 +41,13 @@ def by_noise(title: str, rows: Rows) -> Figure:
 
 def by_epsilon(title: str, rows: Rows) -> Figure:
     """Fig. 9: RDLV and accuracy by the noise of DP-SGD."""
+    leak: dict[str, list[Point]] = {}
     named: dict[str, list[Row]] = {}
     for row in rows:
         name = "no defence" if row["clip"] is None else f"DP-SGD, clip {row['clip']:g}"
-        named.setdefault(name, []).append(row)
-    leak = {name: [Point(_noise(row), *_rdlv(row)) for row in found] for name, found in named.items()}
+        leak.setdefault(f"{row['attack']}, {name}", []).append(Point(_noise(row), *_rdlv(row)))
+        if row["attack"] == rows[0]["attack"]:  # accuracy and epsilon are the federation's, whoever attacks
+            named.setdefault(name, []).append(row)
     cost = {name: [Point(_noise(row), _number(row, "test_accuracy")) for row in found] for name, found in named.items()}
     spent = {name: [Point(_noise(row), _number(row, "epsilon")) for row in found] for name, found in named.items()}
     return panels(

@@ -33,21 +33,18 @@ def _by_round(size: Size) -> list[Defended]:
 
 
 def _private(size: Size) -> list[Defended]:
-    """DP-SGD needs a network without BatchNorm, which by itself takes the statistics from the attacker."""
+    """DP-SGD needs a network without BatchNorm, which takes the statistics from P1's attack, but not from span."""
     levels = (
         ((1.0, 0.0), (1.0, 0.5), (1.0, 2.0))
         if size == "small"
         else tuple((clip, noise) for clip in (0.1, 1.0) for noise in (0.0, 0.1, 0.5, 1.0, 2.0))
     )
-    plain = [_one(size, HIGH_RISK, model="resnet18-gn")]
-    return plain + [
-        _one(
-            size,
-            HIGH_RISK,
-            defence=(("dp-sgd", (("clip", clip), ("multiplier", noise))),),
-            model="resnet18-gn",
-        )
-        for clip, noise in levels
+    private = [(("dp-sgd", (("clip", clip), ("multiplier", noise))),) for clip, noise in levels]
+    defences: list[tuple[Named, ...]] = [(), *private]
+    return [
+        _one(size, HIGH_RISK, defence=defence, model="resnet18-gn", attack_name=attack)
+        for attack in ("span", "epochwise")
+        for defence in defences
     ]
 
 

@@ -74,6 +74,7 @@ class Attacked:
             "objective": self.guess.objective,
             "restarts": list(self.guess.restarts),
             "diverged": self.guess.diverged,
+            "nothing": self.guess.nothing or None,
             "labels": None if self.guess.labels is None else self.guess.labels.tolist(),
             "seconds": self.seconds,
             "scores": [asdict(image) for image in self.scores] or None,

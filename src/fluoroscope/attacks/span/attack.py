@@ -1,5 +1,6 @@
 """The attack: from an observation to its images, by way of their features."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -14,7 +15,7 @@ from fluoroscope.attacks.inversion.initialisation import PriorImage, smooth_nois
 from fluoroscope.attacks.inversion.optimisers import Adam, Schedule
 from fluoroscope.attacks.needs import require
 from fluoroscope.attacks.registry import ATTACKS
-from fluoroscope.attacks.span.client import Client
+from fluoroscope.attacks.span.client import Client, ShowsNothing
 from fluoroscope.attacks.span.pixels import FeatureObjective, Weights
 from fluoroscope.rng import generator
 from fluoroscope.types import Capability, Observation, Reconstruction
@@ -80,11 +81,14 @@ class Span:
     ) -> Reconstruction:
         rng = generator(seed, digest(observation.update), "span")
         client = Client(observation)
-        target = client.target(rng)
+        prior = PriorImage()(observation, (1, *client.shape), rng)
+        try:
+            target = client.target(rng)
+        except ShowsNothing as reason:
+            return Reconstruction(prior, None, math.inf, nothing=str(reason))
         wider = client.shape[-1] / SIZE
         weights = replace(self.weights, variation=self.weights.variation * wider, colour=self.weights.colour * wider)
         objective = FeatureObjective(client, target, weights)
-        prior = PriorImage()(observation, (1, *client.shape), rng)
         start, reached = prior.repeat(len(target.maps), 1, 1, 1), []
         for restart in range(self.restarts):
             outcome = self._descend(objective, start, on_iteration, keeper if restart == 0 else None)

@@ -22,6 +22,10 @@ from fluoroscope.types import LocalTraining, Observation, Sgd
 REMEDY = "Use an optimisation attack, such as epochwise or inverting-gradients."
 
 
+class ShowsNothing(Exception):
+    """No layer of an update shows its images' features."""
+
+
 class Client:
     """One observation of one epoch of SGD."""
 
@@ -72,16 +76,17 @@ class Client:
             maps = None if basis is None else unmix(basis, rng)
             if maps is not None and len(maps):
                 return self._further(layer, maps)
-        raise Unsupported(
+        raise ShowsNothing(
             f"this update of {self._training.images} images shows no layer's features: either it is noised, or every "
-            f"convolution with BatchNorm behind it has fewer channels than the images have positions there. {REMEDY}"
+            f"convolution behind a ReLU has fewer channels than the images have positions there. {REMEDY}"
         )
 
     def _further(self, layer: Layer, maps: Tensor) -> Target:
         """One convolution further towards the pixels, where that is possible."""
         source = next((other for other in self._layers if other.name == layer.fed_by), None)
         span = None if source is None else self._span(source)
-        if source is None or span is None or self._training.steps > 1 or source.norm not in self._statistics:
+        known = source is not None and source.norm in self._statistics and self._training.steps == 1
+        if source is None or source.norm is None or span is None or not known:
             return Target(layer.name, maps.float(), scaled=False)
         norm = self._model.get_submodule(source.norm)
         assert isinstance(norm, nn.BatchNorm2d)
@@ -92,7 +97,7 @@ class Client:
 
     def _span(self, layer: Layer) -> Tensor | None:
         # BatchNorm's derivative sums to zero over a step's positions: each step spans one dimension less.
-        rank = self._training.images * layer.positions - self._training.steps
+        rank = self._training.images * layer.positions - (self._training.steps if layer.norm else 0)
         return row_space(self._update[f"{layer.name}.weight"], rank)
 
     def _pass(self, images: Tensor, layer: str) -> tuple[Tensor, dict[str, Statistics]]:

@@ -12,11 +12,11 @@ from fluoroscope.types import State
 
 @dataclass(frozen=True)
 class Layer:
-    """A convolution with BatchNorm right behind it."""
+    """A convolution."""
 
     name: str
-    norm: str
-    """The BatchNorm."""
+    norm: str | None
+    """The BatchNorm right behind it; None where something else follows, such as GroupNorm."""
     fed_by: str | None
     """The convolution whose normalised, rectified output is the input of this one; None where it is something else."""
     sparse: bool
@@ -49,7 +49,7 @@ class Layer:
 
 
 def layers(model: nn.Module, state: State, images: Tensor) -> list[Layer]:
-    """The convolutions that BatchNorm follows, as one pass of any `images` meets them."""
+    """The convolutions, as one pass of any `images` meets them."""
     names = {module: name for name, module in model.named_modules()}
     made: dict[int, tuple[str, str | None]] = {}  # a tensor -> what made it, and for a ReLU: the convolution behind it
     held: list[Tensor] = []  # keeps tensors alive, so that no two have one id
@@ -83,7 +83,7 @@ def layers(model: nn.Module, state: State, images: Tensor) -> list[Layer]:
     return [
         Layer(
             name=name,
-            norm=norms[name],
+            norm=norms.get(name),
             fed_by=origin,
             sparse=bool(x.min() >= 0) and bool((x == 0).any()),
             shape=(x.shape[1], x.shape[2], x.shape[3]),
@@ -94,7 +94,7 @@ def layers(model: nn.Module, state: State, images: Tensor) -> list[Layer]:
             dilation=_pair(convolution.dilation),
         )
         for name, convolution, x, output, origin in found
-        if name in norms and convolution.groups == 1 and not isinstance(convolution.padding, str)
+        if convolution.groups == 1 and not isinstance(convolution.padding, str)
     ]
 
 
