@@ -103,6 +103,17 @@ class Partition:
 
 
 @dataclass(frozen=True)
+class Front:
+    """Dense layers that a server puts before the agreed network: pixels, neurons, pixels (P2 fig. 2)."""
+
+    neurons: int
+    activation: Literal["relu", "hardtanh"] = "relu"
+    """hardtanh is Robbing the Fed's sparse variant: a neuron passes gradient for its own bin only."""
+    gate: bool = False
+    """The neurons meet in one more rectified unit, from which the image is made: P2's identical columns, as one."""
+
+
+@dataclass(frozen=True)
 class Architecture:
     """What to build: enough to make the same network anywhere."""
 
@@ -112,6 +123,8 @@ class Architecture:
     size: int
     weights: str | None = None
     """Path of a state dict to start from; None starts at the architecture's own initialisation."""
+    front: Front | None = None
+    """What a malicious server added; nothing that was agreed has one."""
 
 
 @dataclass(frozen=True)
