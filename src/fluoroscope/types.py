@@ -109,6 +109,8 @@ class Front:
     neurons: int
     activation: Literal["relu", "hardtanh"] = "relu"
     """hardtanh is Robbing the Fed's sparse variant: a neuron passes gradient for its own bin only."""
+    ceiling: float = 1.0
+    """Of the hard tanh."""
     gate: bool = False
     """The neurons meet in one more rectified unit, from which the image is made: P2's identical columns, as one."""
 

@@ -7,8 +7,6 @@ from torch import Tensor, nn
 from fluoroscope.errors import Misconfigured
 from fluoroscope.types import Architecture, Front
 
-ACTIVATIONS = {"relu": nn.ReLU, "hardtanh": lambda: nn.Hardtanh(0.0, 1.0)}
-
 
 class DenseFront(nn.Module):
     """P2 section IV: d -> neurons -> d. With a gate, neurons -> 1 -> d: the rank that identical columns have."""
@@ -17,7 +15,7 @@ class DenseFront(nn.Module):
         super().__init__()
         pixels = shape[0] * shape[1] * shape[2]
         self.first = nn.Linear(pixels, front.neurons)
-        self.activation = ACTIVATIONS[front.activation]()
+        self.activation = nn.ReLU() if front.activation == "relu" else nn.Hardtanh(0.0, front.ceiling)
         if front.gate:
             self.gate: nn.Module = nn.Sequential(OrderedDict(sum=nn.Linear(front.neurons, 1), relu=nn.ReLU()))
             self.second = nn.Linear(1, pixels)
