@@ -31,7 +31,8 @@ class Settings:
     """How calibration measures."""
 
     target: Target
-    attack: Attack
+    attacks: Mapping[str, Attack]
+    """Safe is what is safe from each of them."""
     client: str | None = None
     draws: int = 4
     """Defended updates attacked at each setting."""
@@ -47,6 +48,8 @@ class Point:
     settings: Mapping[str, Any]
     leak: Leak
     safe: bool
+    attack: str
+    """Of which the leak is: the first that is not safe, else the one that comes nearest to it."""
     accuracy: float | None = None
     epsilon: float | None = None
 
@@ -59,6 +62,7 @@ class Point:
             "rdlv_low": self.leak.rdlv.low,
             "rdlv_high": self.leak.rdlv.high,
             "ssim": self.leak.ssim.mean,
+            "by": self.attack,
             "safe": self.safe,
             "test_accuracy": self.accuracy,
             "epsilon": self.epsilon,
@@ -161,28 +165,46 @@ def _value(knob: Knob, value: float) -> float:
     return int(value) if knob.whole else value
 
 
-def without_defence(bench: Bench, how: Settings) -> Leak:
-    """What the attack reaches on the records as they are: where that is nothing, there is nothing to calibrate."""
+def without_defence(bench: Bench, how: Settings) -> dict[str, Leak]:
+    """What each attack reaches on the records as they are: where that is nothing, there is nothing to calibrate."""
     evidence = evidence_of(bench.store, load_task(bench.plan), how.client, how.draws)
-    return _measured(bench, evidence, "no defence", {}, Chain(), how)
+    return {
+        name: _measured(bench, evidence, "no defence", {}, Chain(), attack, how) for name, attack in how.attacks.items()
+    }
 
 
 def _point(bench: Bench, evidence: Evidence, name: str, settings: Mapping[str, Any], how: Settings) -> Point:
-    measured = _measured(bench, evidence, name, settings, defended([(name, settings)]), how)
-    score = measured.rdlv if how.target.metric == "rdlv" else measured.ssim
-    return Point(name, settings, measured, how.target.met_by(score))
+    """Attack after attack, until one of them is not stopped."""
+    found = []
+    for attack_name, attack in how.attacks.items():
+        measured = _measured(bench, evidence, name, settings, defended([(name, settings)]), attack, how)
+        safe = how.target.met_by(_scored(measured, how))
+        found.append(Point(name, settings, measured, safe, attack_name))
+        if not safe:
+            return found[-1]
+    return max(found, key=lambda point: _scored(point.leak, how).high)
+
+
+def _scored(measured: Leak, how: Settings) -> Interval:
+    return measured.rdlv if how.target.metric == "rdlv" else measured.ssim
 
 
 def _measured(
-    bench: Bench, evidence: Evidence, name: str, settings: Mapping[str, Any], defence: Chain, how: Settings
+    bench: Bench,
+    evidence: Evidence,
+    name: str,
+    settings: Mapping[str, Any],
+    defence: Chain,
+    attack: Attack,
+    how: Settings,
 ) -> Leak:
     """Measured, or read where an earlier run measured the same."""
-    key = digest(bench.store.header.fingerprint, evidence.client, name, dict(settings), how.attack, how.draws, how.seed)
+    key = digest(bench.store.header.fingerprint, evidence.client, name, dict(settings), attack, how.draws, how.seed)
     kept = bench.out / "tried" / f"{key[:24]}.json"
     if kept.exists():
         read = json.loads(kept.read_text())
         return Leak(Interval(**read["rdlv"]), Interval(**read["ssim"]), read["reconstructions"])
-    found = leak(evidence, defence, how.attack, how.draws, how.seed)
+    found = leak(evidence, defence, attack, how.draws, how.seed)
     kept.parent.mkdir(parents=True, exist_ok=True)
     kept.write_text(strict_json.dumps(asdict(found)))
     return found

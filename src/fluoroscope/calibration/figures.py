@@ -9,13 +9,11 @@ from fluoroscope.calibration.calibrate import Calibrated, Point
 from fluoroscope.report.figures import Panel, panels
 from fluoroscope.report.figures import Point as Drawn
 
+LEAK = "RDLV (95 % interval)"
+
 
 def drawn(found: Sequence[Calibrated], accuracy: float | None, title: str) -> Figure:
-    """Left: leakage by strength. Right: leakage against accuracy, of the settings that were trained."""
-    leaks = {
-        each.defence: sorted((_at(point, float(point.settings[each.setting])) for point in each.tried), key=_x)
-        for each in found
-    }
+    """For each defence leakage by strength; last, leakage against accuracy, of the settings that were trained."""
     price = {
         each.defence: sorted((_at(point, _number(point.accuracy)) for point in each.trained), key=_x) for each in found
     }
@@ -24,10 +22,15 @@ def drawn(found: Sequence[Calibrated], accuracy: float | None, title: str) -> Fi
     return panels(
         title,
         [
-            Panel("search", "strength of the defence", "RDLV (95 % interval)", leaks, levels, log_x=True),
-            Panel("price", f"test accuracy{without}", "RDLV (95 % interval)", price, levels),
+            *[Panel("search", each.setting, LEAK, _searched(each), levels, log_x=True) for each in found],
+            Panel("price", f"test accuracy{without}", LEAK, price, levels, joined=False),
         ],
     )
+
+
+def _searched(each: Calibrated) -> dict[str, list[Drawn]]:
+    points = (_at(point, float(point.settings[each.setting])) for point in each.tried)
+    return {each.defence: sorted(points, key=_x)}
 
 
 def _at(point: Point, x: float) -> Drawn:

@@ -29,7 +29,9 @@ def add_to(app: typer.Typer) -> None:
         target: Annotated[str, typer.Option(help="What is safe, of the upper 95 % bound: rdlv<=0, ssim<=0.5.")] = (
             "rdlv<=0"
         ),
-        attack: Annotated[str, typer.Option(help="The attack to be safe from.")] = "epochwise",
+        attack: Annotated[
+            list[str] | None, typer.Option(help="The attack to be safe from; several: from each. [default: epochwise]")
+        ] = None,
         settings: Annotated[list[str] | None, typer.Option("--set", help="key=value of the attack.")] = None,
         client: Annotated[str | None, typer.Option(help="Whose leak; the one with the fewest images unless told.")] = (
             None
@@ -58,7 +60,8 @@ def add_to(app: typer.Typer) -> None:
 
         options.use("cpu", threads)
         wanted = [_named(text) for text in defence]
-        chosen = changed(ATTACKS.get(attack), options.parsed(settings or []), attack)
+        names = attack or ["epochwise"]
+        chosen = {name: changed(ATTACKS.get(name), options.parsed(settings or []), name) for name in names}
         how = Settings(parse_target(target), chosen, client, draws, precision, seed or 0)
         where = out or (path if path.is_dir() else Path("runs") / path.stem) / "calibration"
         if not path.exists():
@@ -76,37 +79,41 @@ def add_to(app: typer.Typer) -> None:
                 check(bench, name, given)
             tell("the attack without the defence")
             bare = without_defence(bench, how)
+            strongest = max(bare.values(), key=lambda leak: leak.rdlv.low)
             found = [search(bench, name, given, how, weaker, tell) for name, given in wanted]
         best = front([point for each in found for point in each.trained])
         result = {
             "target": str(how.target),
-            "attack": attack,
+            "attacks": names,
             "draws": draws,
             "seed": how.seed,
             "accuracy_without": bench.accuracy,
-            "rdlv_without": bare.rdlv.mean,
-            "rdlv_without_low": bare.rdlv.low,
-            "rdlv_without_high": bare.rdlv.high,
+            "rdlv_without": strongest.rdlv.mean,
+            "rdlv_without_low": strongest.rdlv.low,
+            "rdlv_without_high": strongest.rdlv.high,
             "defences": [_plain(each) for each in found],
             "front": [point.plain() for point in best],
         }
         where.mkdir(parents=True, exist_ok=True)
         (where / "calibration.json").write_text(strict_json.dumps(result))
-        title = f"{path.name}: settings that meet {target} against {attack}, seed {how.seed}"
+        title = f"{path.name}: settings that meet {target} against {' and '.join(names)}, seed {how.seed}"
         png, _ = write(drawn(found, bench.accuracy, title), where / "calibration")
         if as_json:
             console.print_json({**result, "files": {"png": str(png), "findings": str(where / "calibration.json")}})
             return
-        console.say(
-            f"Without the defence: RDLV {bare.rdlv.mean:.3f} ({bare.rdlv.low:.3f} to {bare.rdlv.high:.3f}), SSIM "
-            f"{bare.ssim.mean:.3f}, over {bare.reconstructions} reconstructions."
-        )
-        if not bare.rdlv.low > 0:
+        for name, leak in bare.items():
+            console.say(
+                f"Without the defence, {name}: RDLV {leak.rdlv.mean:.3f} ({leak.rdlv.low:.3f} to "
+                f"{leak.rdlv.high:.3f}), SSIM {leak.ssim.mean:.3f}, over {leak.reconstructions} reconstructions."
+            )
+        if not strongest.rdlv.low > 0:
             console.say(
                 "note: the attack does not leak here, so what it calls safe says little. Try a stronger one (--attack "
                 "span), more iterations, or another --client."
             )
         _tell(found, bench.accuracy, target)
+        if len(names) == 1:
+            console.say(f"Safe means safe from {names[0]}. Give --attack several times to be safe from each of them.")
         if len(found) > 1:
             console.print_table("not beaten in leak, accuracy and epsilon at once", [point.plain() for point in best])
         console.say(f"png: {png}")

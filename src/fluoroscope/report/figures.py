@@ -46,6 +46,9 @@ class Panel:
     levels: Mapping[str, float] = field(default_factory=dict)
     log_x: bool = False
     log_y: bool = False
+    joined: bool = True
+    """Whether a line joins the points of a series."""
+    y_range: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -203,14 +206,15 @@ def _draw_panel(axes: Axes, panel: Panel, styles: dict[str, int]) -> None:
             ys,
             label=name,
             color=colour,
-            linewidth=1.3,
+            linewidth=1.3 if panel.joined else 0,
             marker=MARKERS[i % len(MARKERS)],
             markersize=4,
             markevery=every,
         )
         banded = [point for point in seen if math.isfinite(point.low) and math.isfinite(point.high)]
-        if len(banded) == 1:  # a band of one point would not be seen
-            axes.vlines(banded[0].x, banded[0].low, banded[0].high, color=colour, linewidth=1.0)
+        if len(banded) == 1 or not panel.joined:  # a band of one point would not be seen
+            for point in banded:
+                axes.vlines(point.x, point.low, point.high, color=colour, linewidth=1.0)
         elif banded:
             lows, highs = [p.low for p in banded], [p.high for p in banded]
             axes.fill_between([p.x for p in banded], lows, highs, color=colour, alpha=0.15, linewidth=0)
@@ -222,6 +226,8 @@ def _draw_panel(axes: Axes, panel: Panel, styles: dict[str, int]) -> None:
         axes.set_xscale("log")
     if panel.log_y:
         axes.set_yscale("log")
+    if panel.y_range:
+        axes.set_ylim(*panel.y_range)
     _plain(axes)
 
 

@@ -74,7 +74,7 @@ def by_k(title: str, rows: Rows) -> Figure:
             for row in rows
             if row["sigma0"] == level and not row.failed
         }
-        drawn.append(Panel(f"σ₀ = {level:g}", "k nearest", "k-IIP", series))
+        drawn.append(Panel(f"σ₀ = {level:g}", "k nearest", "k-IIP", series, y_range=(-0.03, 1.03)))
     return panels(title, drawn)
 
 

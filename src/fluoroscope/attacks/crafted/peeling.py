@@ -121,7 +121,8 @@ class _Peel:
             explained.index_add_(0, self._members[:, feature], values[:, None] * solved[:, probes])
         off = (sums.pixels[:, probes] - explained).norm(dim=1)
         own = (values[:, None] * solved[:, probes]).norm(dim=1)
-        return (1 - (off[self._members] / own[:, None]).median(1).values).clamp(0, 1).float()
+        share: Tensor = (off[self._members] / own[:, None]).median(1).values
+        return (1 - share).clamp(0, 1).float()
 
 
 def _from_neighbours(images: Tensor, known: Tensor) -> Tensor:
