@@ -1,0 +1,80 @@
+"""The guard itself: one function that looks at a model before a client trains it."""
+
+import copy
+import time
+from collections.abc import Sequence
+
+from torch import Tensor, nn
+
+from fluoroscope.defences.guard.classifier import classifier
+from fluoroscope.defences.guard.digest import compare, digest
+from fluoroscope.defences.guard.drift import drift
+from fluoroscope.defences.guard.firing import firing, silence
+from fluoroscope.defences.guard.layers import Anatomy, dissect, from_state
+from fluoroscope.defences.guard.numbers import numbers, scale
+from fluoroscope.defences.guard.passing import passing
+from fluoroscope.defences.guard.placement import placement
+from fluoroscope.defences.guard.repetition import repetition
+from fluoroscope.defences.guard.singling_out import singling_out
+from fluoroscope.defences.guard.staircase import staircase
+from fluoroscope.defences.guard.tuned import tuned
+from fluoroscope.defences.guard.verdict import Reason, Verdict
+from fluoroscope.types import State
+
+OF_A_LAYER = (repetition, staircase, firing, tuned, classifier, scale, singling_out)
+
+
+def inspect(
+    model: nn.Module | State,
+    agreed: nn.Module | State | None = None,
+    images: Tensor | None = None,
+    digests: Sequence[str] = (),
+) -> Verdict:
+    """Whether a client should train this model, and why not.
+
+    `model` is a network, or the arrays that came over the wire. `agreed` is what the federation agreed on, and lets
+    arrays be run: without a network they are judged by their shapes and weights. `images` (n, channels, height, width)
+    in [0, 1] are the client's own; stand-ins are used beside them, or instead. `digests` are what other clients say
+    that they were sent. Nothing is changed, and no image leaves.
+    """
+    start = time.perf_counter()
+    state = _state(model)
+    own = digest(state)
+    reasons = [*compare(own, digests), *numbers(state)]
+    if agreed is not None:
+        reasons += drift(state, _state(agreed))
+    anatomy = from_state(state, None)
+    if not any(reason.check == "numbers" for reason in reasons):
+        network = model if isinstance(model, nn.Module) else _filled(agreed, state)
+        anatomy = (dissect(network, images) if network is not None else None) or from_state(state, images)
+        reasons += examined(anatomy)
+    return Verdict(_sorted(reasons), own, time.perf_counter() - start, bool(anatomy.steps))
+
+
+def examined(anatomy: Anatomy) -> list[Reason]:
+    """What all checks of the weights and of the run say."""
+    reasons = [*placement(anatomy), *silence(anatomy.state), *passing(anatomy.state)]
+    for layer in anatomy.layers:
+        for check in OF_A_LAYER:
+            reasons += check(layer)
+    return reasons
+
+
+def _state(model: nn.Module | State) -> State:
+    return model.state_dict() if isinstance(model, nn.Module) else model
+
+
+def _filled(agreed: nn.Module | State | None, state: State) -> nn.Module | None:
+    """A copy of the agreed network with these arrays, if they fit."""
+    if not isinstance(agreed, nn.Module):
+        return None
+    network = copy.deepcopy(agreed)
+    try:
+        missing = network.load_state_dict(dict(state), strict=False).missing_keys
+    except RuntimeError:  # other shapes
+        return None
+    return None if any(not name.endswith("num_batches_tracked") for name in missing) else network
+
+
+def _sorted(reasons: list[Reason]) -> tuple[Reason, ...]:
+    return tuple(sorted(reasons, key=lambda reason: reason.severity != "refuse"))

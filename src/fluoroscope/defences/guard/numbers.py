@@ -1,0 +1,45 @@
+"""Numbers that no honest model holds: not finite, or one path that drowns all others."""
+
+import torch
+from torch import Tensor
+
+from fluoroscope.defences.guard.layers import Layer
+from fluoroscope.defences.guard.verdict import Reason
+from fluoroscope.types import State
+
+DROWNS = 300.0
+"""Times the layer's median: pretrained and badly trained dense layers stay below a few dozen."""
+FEWEST = 8
+
+
+def numbers(state: State) -> list[Reason]:
+    """Refuses NaN and infinity: nothing can be learnt from them, and nothing can be checked in them."""
+    broken = [name for name, value in state.items() if value.is_floating_point() and not torch.isfinite(value).all()]
+    if not broken:
+        return []
+    sentence = (
+        f"{broken[0]} holds values that are not finite numbers ({len(broken)} arrays do): the model cannot be trained, "
+        "and what it would do to your images cannot be checked."
+    )
+    return [Reason("numbers", broken[0].rpartition(".")[0], "refuse", sentence, {"arrays": len(broken)})]
+
+
+def scale(layer: Layer) -> list[Reason]:
+    """Refuses a single unit whose weights are hundreds of times those of its neighbours; divergence takes several."""
+    ratio = uneven(layer.weight)
+    norms = layer.weight.norm(dim=1)
+    large = int((norms > 10 * norms.median()).sum())
+    if layer.units < 3 or layer.inputs < FEWEST or ratio < DROWNS or large > 1:
+        return []
+    sentence = (
+        f"One unit of {layer.name} weighs {ratio:.0f} times as much as its neighbours: it drowns all other paths, so "
+        "that the update shows little but what this unit sees."
+    )
+    return [Reason("scale", layer.name, "refuse", sentence, {"largest over median norm": ratio})]
+
+
+def uneven(weight: Tensor) -> float:
+    """The largest norm of a row over the median one; rows of zeros do not count."""
+    norms = weight.norm(dim=1)
+    norms = norms[norms > 0]
+    return float(norms.max() / norms.median()) if len(norms) >= max(3, len(weight) // 2) else 1.0

@@ -1,0 +1,95 @@
+"""Dense layers where none belong: on a whole picture or feature map, with convolutions behind them.
+
+A classifier flattens its map once, at its end. Dense layers that read pixels and from which a new picture is made are
+the front of P2 and of Robbing the Fed, also behind an innocent first convolution, and also where they are written as
+convolutions with a kernel as large as the picture. Squeeze-and-excitation reads means, not places, and is left alone.
+"""
+
+from torch import Tensor
+
+from fluoroscope.defences.guard.layers import Anatomy
+from fluoroscope.defences.guard.stand_ins import square_side
+from fluoroscope.defences.guard.trace import Step
+from fluoroscope.defences.guard.verdict import Reason, Severity
+from fluoroscope.types import State
+
+WARP = 8
+"""Numbers, at most, that a spatial transformer steers its grid by (6): too few to make a picture of."""
+
+
+def placement(anatomy: Anatomy) -> list[Reason]:
+    """Refuses dense layers between the image and a convolution."""
+    return _by_run(anatomy) if anatomy.steps else _by_shapes(anatomy.state)
+
+
+def _by_run(anatomy: Anatomy) -> list[Reason]:
+    steps = anatomy.steps
+    assert anatomy.traced is not None
+    assert anatomy.probe is not None
+    for i, step in enumerate(steps):
+        if not (step.reads_map or step.whole_kernel):
+            continue
+        later = [j for j in range(i + 1, len(steps)) if steps[j].spatial or _opens(steps[j])]
+        if not later:
+            continue
+        depends = anatomy.traced.depend(anatomy.probe, step.name)
+        reached = [j for j in later if j < len(depends) and depends[j]]
+        if reached:
+            between = [s for s in steps[i : reached[0]] if s.kind == "dense" or s.whole_kernel]
+            warps = not _first(steps, i) and between[-1].kind == "dense" and len(between[-1].weight) <= WARP
+            return [_reason(step.name, steps[reached[0]].name, "note" if warps else "refuse")]
+    return []
+
+
+def _opens(step: Step) -> bool:
+    """A transposed convolution that makes a picture of one place."""
+    return step.kind == "transposed" and step.made[-1] * step.made[-2] > 1
+
+
+def _first(steps: tuple[Step, ...], i: int) -> bool:
+    return not any(step.kind == "conv" and not step.whole_kernel for step in steps[:i])
+
+
+def _by_shapes(state: State) -> list[Reason]:
+    """In the order of the state dict, which is nearly always that of the network."""
+    weights = [(n, v) for n, v in state.items() if v.ndim in (2, 4) and v.is_floating_point()]
+    kernels = [i for i, (_, value) in enumerate(weights) if _convolves(value)]
+    for i, (name, value) in enumerate(weights):
+        behind = [j for j in kernels if j > i]
+        if not behind or not _dense(value) or "embed" in name or "pos" in name:
+            continue
+        before_all = not any(j < i for j in kernels)
+        following = weights[behind[0]][1]
+        if (before_all and len(value) > 1 and value.ndim == 2) or _makes_map(value, following):
+            return [_reason(name, weights[behind[0]][0], "refuse")]
+    return []
+
+
+def _convolves(value: Tensor) -> bool:
+    return value.ndim == 4 and 1 < value.shape[2] <= 11
+
+
+def _dense(value: Tensor) -> bool:
+    return value.ndim == 2 or value.shape[2] > 11
+
+
+def _makes_map(value: Tensor, following: Tensor) -> bool:
+    """Whether what this layer makes is a square picture with the channels that the next convolution reads."""
+    if value.ndim == 4 and value.shape[2] > 11 and following.shape[1] == value.shape[1]:
+        return True  # a whole kernel, or its transpose, and then the channels of the image again
+    channels = following.shape[1]
+    if len(following) == len(value):
+        return False  # one kernel a channel: the next layer is depthwise
+    side = square_side(len(value), channels)
+    return side is not None and side >= 4
+
+
+def _reason(name: str, behind: str, severity: Severity) -> Reason:
+    layer, conv = name.removesuffix(".weight"), behind.removesuffix(".weight")
+    return Reason(
+        "placement",
+        layer,
+        severity,
+        f"{layer} is a dense layer that reads a whole picture, and {conv} works on what is made of it. Networks for "
+        "images have no use for that; it is where a server puts the layers that copy images into the update.",
+    )

@@ -1,0 +1,95 @@
+"""Repeated rows and columns, whatever their order and scale, and the directions that a layer really has.
+
+Bins need many units that measure the same thing. Fresh weights point everywhere; training adds a few strong directions
+to them (after some steps of Adam on inputs that are never negative, rows are nearly parallel). So few directions alone
+prove nothing, and only copies to a thousandth are refused here; `staircase` asks what the units do with them.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+from fluoroscope.defences.guard.layers import Layer
+from fluoroscope.defences.guard.verdict import Reason
+from fluoroscope.rng import generator
+
+SAME = 1e-3
+"""Of a row's norm. Training from random weights never brings two rows this close."""
+MOST_ROWS, MOST_COLUMNS = 512, 4096
+FEWEST, SHORTEST = 8, 12
+"""Rows that are worth comparing, and values in each: short rows of coarse numbers meet by chance."""
+
+
+def repetition(layer: Layer) -> list[Reason]:
+    """Refuses a layer of which half the rows, or half the columns, are copies of another."""
+    reasons = []
+    for what, matrix in (("rows", layer.weight), ("columns", layer.weight.T)):
+        few = 3 if layer.last and what == "rows" else FEWEST
+        if len(matrix) < few or matrix.shape[1] < SHORTEST:
+            continue
+        copies = copied(matrix)
+        if copies >= 0.5:
+            reasons.append(
+                Reason(
+                    "repetition",
+                    layer.name,
+                    "refuse",
+                    f"In {layer.name}, {copies:.0%} of the {what} are copies of one another: chance or training "
+                    "never give that. Units that measure the same thing with different thresholds sort the images into "
+                    "bins, and an image that is alone in its bin is handed over.",
+                    {f"share of {what} that are copies": copies},
+                )
+            )
+    return reasons
+
+
+def copied(matrix: Tensor) -> float:
+    """The share of rows that equal another row to within a thousandth; rows of zeros do not count."""
+    rows = sample(matrix)
+    norms = rows.norm(dim=1)
+    rows = rows[norms > SAME * norms.max()]
+    if len(rows) < 0.5 * len(norms) or len(rows) < 2:
+        return 0.0
+    apart = torch.cdist(rows.double(), rows.double()) / rows.norm(dim=1).double()
+    apart.fill_diagonal_(torch.inf)
+    return float((apart.amin(dim=1) < SAME).double().mean())
+
+
+def concentration(weight: Tensor) -> float:
+    """The share of the rows' energy that lies in a handful of directions: .99 for noised bins, a tenth for fresh rows.
+
+    Each row is scaled to norm 1, so neither order nor scale matters, and noise of a tenth of a row's norm is a
+    hundredth of its energy. Bins over one feature need one direction or two, so a handful is 12, or fewer where the
+    layer is small.
+    """
+    rows = sample(weight)
+    norms = rows.norm(dim=1)
+    rows = rows[norms > 1e-6 * norms.max().clamp_min(1e-30)]
+    k, d = rows.shape
+    if k < 2:
+        return 0.0
+    rows = rows / rows.norm(dim=1, keepdim=True)
+    gram = (rows @ rows.T if k <= d else rows.T @ rows).double()
+    return float(torch.linalg.eigvalsh(gram)[-handful(k, d) :].sum() / k)
+
+
+def by_chance(k: int, d: int) -> float:
+    """The concentration that random rows have at most (Marchenko and Pastur)."""
+    return min(1.0, handful(k, d) * (1 + math.sqrt(k / d)) ** 2 / k)
+
+
+def handful(k: int, d: int) -> int:
+    """Directions that count as few in a layer of k units with d inputs."""
+    return max(1, min(12, k // 8, d // 4))
+
+
+def sample(matrix: Tensor) -> Tensor:
+    """Some rows and columns: copies are copies on any part, and the largest layer takes no longer than others."""
+    rng = generator(0, "guard", "sample", *matrix.shape)
+    k, d = matrix.shape
+    if k > MOST_ROWS:
+        matrix = matrix[torch.randperm(k, generator=rng)[:MOST_ROWS]]
+    if d > MOST_COLUMNS:
+        matrix = matrix[:, torch.randperm(d, generator=rng)[:MOST_COLUMNS]]
+    return matrix

@@ -1,0 +1,100 @@
+"""Staircases: units whose firing sets lie one inside the other, each a little smaller than the last.
+
+That is how bins work (P2 section IV, Robbing the Fed): the difference of two neighbouring units holds one image. The
+evidence is taken from behaviour, so a new order, a scale for each unit, or some noise hide nothing: two units stand on
+one staircase if their firing sets are nested (Loevinger's H, as in Guttman scales). Images that differ mostly in
+brightness are sorted alike by any weights; therefore a staircase counts only in a layer of few directions.
+"""
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from fluoroscope.defences.guard.layers import Layer
+from fluoroscope.defences.guard.numbers import DROWNS, uneven
+from fluoroscope.defences.guard.repetition import concentration
+from fluoroscope.defences.guard.verdict import Reason
+from fluoroscope.rng import generator
+
+FEW_DIRECTIONS = 0.85
+"""Share of the energy. Noise of a third of a row's norm leaves .9; honest training leaves its random start visible."""
+NESTED = 0.9
+STEPS = 6
+"""Different heights that make a staircase."""
+SHARE = 0.2
+"""Of the units that must stand on one."""
+FEWEST = 8
+MOST_UNITS = 192
+EDGE = 0.02
+"""A unit divides the images if it fires for more than this share of them, and not for more than all but this."""
+
+
+@dataclass(frozen=True)
+class Stairs:
+    """What the units of a layer do with images."""
+
+    share: float
+    """Of the units that stand on a staircase of at least STEPS heights."""
+    steps: int
+    """Heights of the tallest."""
+
+
+def staircase(layer: Layer) -> list[Reason]:
+    """Refuses a layer of few directions whose units divide the images step by step."""
+    if layer.units < FEWEST or layer.inputs < FEWEST:
+        return []
+    few = concentration(layer.weight)
+    if few < FEW_DIRECTIONS or (layer.deep and uneven(layer.weight) > DROWNS):
+        return []  # deep in a model that has diverged, the units that were left alive drive all others
+    scales = [10.0 ** (power / 2) for power in range(-6, 7)] if layer.imagined else [1.0]
+    sums = [s * (seen @ layer.weight.T) + layer.bias for seen in layer.seen for s in scales]
+    found = max((stairs(some) for some in sums), key=lambda s: s.share)
+    if found.share < SHARE:
+        return []
+    return [
+        Reason(
+            "staircase",
+            layer.name,
+            "refuse",
+            f"The units of {layer.name} form a staircase: all measure nearly the same thing, and {found.share:.0%} "
+            f"of them divide the images at {found.steps} rising levels. The difference of two neighbours then holds a "
+            "single patient's image, which the server can read out of the update.",
+            {"share of units on a staircase": found.share, "levels": found.steps, "energy in few directions": few},
+        )
+    ]
+
+
+def stairs(sums: Tensor) -> Stairs:
+    """From what the units make of images, (images, units), before the rectifier."""
+    fires = (sums > 0).double()
+    rate = fires.mean(dim=0)
+    dividing = torch.nonzero((rate > EDGE) & (rate < 1 - EDGE)).flatten()
+    share = len(dividing) / sums.shape[1]
+    if len(dividing) > MOST_UNITS:
+        order = torch.randperm(len(dividing), generator=generator(0, "guard", "stairs", len(dividing)))
+        dividing = dividing[order[:MOST_UNITS]]
+    if len(dividing) < STEPS:
+        return Stairs(0.0, 0)
+    fires = fires[:, dividing]
+    beside = (nestedness(fires) >= NESTED).double()
+    heights = F.one_hot(fires.sum(dim=0).long(), len(fires) + 1).double()
+    steps = ((beside @ heights) > 0).sum(dim=1)
+    return Stairs(share * float((steps >= STEPS).double().mean()), int(steps.max()))
+
+
+def nestedness(fires: Tensor) -> Tensor:
+    """Loevinger's H of every pair of columns of zeros and ones: 1 where one set lies in the other or beside it.
+
+    One minus the images in the emptiest cell of the pair's two by two table, over what independent units would have
+    there. A unit turned round (fires below its threshold) is on the same staircase.
+    """
+    n = len(fires)
+    both = fires.T @ fires / n
+    p = fires.mean(dim=0)
+    p, q = p[:, None], p[None, :]
+    cells = torch.stack([both, p - both, q - both, 1 - p - q + both])
+    chance = torch.stack([p * q, p * (1 - q), (1 - p) * q, (1 - p) * (1 - q)])
+    h = (1 - cells.clamp_min(0) / chance.clamp_min(1e-12)).amax(dim=0)
+    return h.fill_diagonal_(1.0)

@@ -1,0 +1,63 @@
+"""What the guard says of a model: yes or no, with reasons that a privacy officer can read."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Severity = Literal["refuse", "note"]
+
+
+@dataclass(frozen=True)
+class Reason:
+    """One finding of one check."""
+
+    check: str
+    layer: str
+    """The layer's name in the state dict; empty where the whole model is meant."""
+    severity: Severity
+    sentence: str
+    """In plain words, with what follows from it."""
+    numbers: Mapping[str, float] = field(default_factory=dict)
+    """What was measured."""
+
+    def plain(self) -> dict[str, Any]:
+        return {
+            "check": self.check,
+            "layer": self.layer,
+            "severity": self.severity,
+            "sentence": self.sentence,
+            "numbers": dict(self.numbers),
+        }
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Refused if any reason says so."""
+
+    reasons: tuple[Reason, ...]
+    digest: str
+    """SHA-256 of every array: clients that compare it know whether all were sent the same model."""
+    seconds: float
+    ran: bool
+    """Whether images went through the network; a bare state of unknown architecture is judged by its weights."""
+
+    @property
+    def refused(self) -> bool:
+        return any(reason.severity == "refuse" for reason in self.reasons)
+
+    @property
+    def summary(self) -> str:
+        """One line: the verdict and the sentences that led to it."""
+        if not self.refused:
+            return "accepted: nothing in this model looks crafted."
+        return "refused: " + " ".join(r.sentence for r in self.reasons if r.severity == "refuse")
+
+    def plain(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "refused": self.refused,
+            "digest": self.digest,
+            "seconds": self.seconds,
+            "ran": self.ran,
+            "reasons": [reason.plain() for reason in self.reasons],
+        }
