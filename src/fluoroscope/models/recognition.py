@@ -1,0 +1,123 @@
+"""Which registered architecture a state dict belongs to, so that the guard can run what came as arrays."""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from fluoroscope.errors import FluoroscopeError
+from fluoroscope.models.registry import MODELS, build
+from fluoroscope.models.weights import read_state
+from fluoroscope.types import Architecture, Front, State
+
+WRAPPERS = ("module.", "_module.", "model.", "network.", "net.", "_orig_mod.")
+"""What DataParallel, Opacus, compile and people put before every name."""
+COUNTER = "num_batches_tracked"
+SMALLEST, USUAL, LARGEST = 28, 32, 1024
+"""Sides of an image; the usual one is taken where several give the same arrays."""
+
+
+@dataclass(frozen=True, eq=False)
+class Recognised:
+    """A state dict, and the network that it fills where one is known."""
+
+    state: State
+    """Without a wrapper's prefix."""
+    name: str | None = None
+    network: nn.Module | None = None
+    channels: int | None = None
+    size: int | None = None
+    """Of images that it takes."""
+
+
+def recognised(state: State) -> Recognised:
+    """The registered network, perhaps behind a front, that these arrays fill; or the arrays alone."""
+    bare = unwrapped(state)
+    shapes = {name: value.shape for name, value in bare.items() if not name.endswith(COUNTER)}
+    with torch.device("meta"):
+        for architecture in _candidates(bare):
+            if _shapes(architecture) == shapes:
+                return _filled(architecture, bare)
+    return Recognised(bare)
+
+
+def unwrapped(state: State) -> dict[str, Tensor]:
+    """The arrays without a prefix that all their names share."""
+    names = list(state)
+    for prefix in WRAPPERS:
+        if names and all(name.startswith(prefix) for name in names):
+            return unwrapped({name.removeprefix(prefix): value for name, value in state.items()})
+    return dict(state)
+
+
+def agreed_model(reference: str, known: Recognised) -> nn.Module | State:
+    """What was agreed on, from a file or from a registered name; channels, classes and size are those of the model."""
+    if Path(reference).suffix in (".pt", ".pth", ".safetensors") or Path(reference).is_file():
+        found = recognised(read_state(reference))
+        return found.network or found.state
+    MODELS.get(reference)  # an unknown name is said before anything is compared
+    inner = {n.removeprefix("network."): v for n, v in known.state.items() if n.startswith("network.")} or known.state
+    with torch.device("meta"):
+        fitting = _fitting(reference, inner)
+    return build(fitting or _like(reference, inner, known.size or SMALLEST))
+
+
+def _candidates(state: State) -> Iterator[Architecture]:
+    for name in MODELS:
+        if (found := _fitting(name, state)) is not None:
+            yield found
+    first = state.get("front.first.weight")
+    if first is None or first.ndim != 2:
+        return
+    inner = {n.removeprefix("network."): v for n, v in state.items() if n.startswith("network.")}
+    for name in MODELS:
+        if (found := _fitting(name, inner)) is not None:
+            side = math.isqrt(first.shape[1] // found.channels)
+            for gate in (False, True):  # the file does not say which rectifier; units start to fire at 0 with either
+                yield replace(found, front=Front(len(first), gate=gate), size=side)
+
+
+def _fitting(name: str, state: State) -> Architecture | None:
+    """The architecture of this name whose arrays are exactly these; its size is searched, since arrays grow with it."""
+    wanted = {key: value.shape for key, value in state.items() if not key.endswith(COUNTER)}
+    low, high = SMALLEST, LARGEST
+    found = _shapes(_like(name, state, low))
+    if found is None or set(found) != set(wanted):
+        return None
+    while low < high:
+        middle = (low + high) // 2
+        if _values(_shapes(_like(name, state, middle)) or {}) < _values(wanted):
+            low = middle + 1
+        else:
+            high = middle
+    sizes = [USUAL, low] if _shapes(_like(name, state, USUAL)) == wanted else [low]
+    return next((a for size in sizes if _shapes(a := _like(name, state, size)) == wanted), None)
+
+
+def _like(name: str, state: State, size: int) -> Architecture:
+    matrices = [value for value in state.values() if value.ndim in (2, 4)]
+    channels = next((v.shape[1] for v in matrices if v.ndim == 4 and v.shape[1] in (1, 3)), 1)
+    classes = max(2, len(matrices[-1])) if matrices else 2
+    return Architecture(name, channels, classes, size, weights="random" if name == "efficientnet-lite0" else None)
+
+
+def _values(shapes: Mapping[str, torch.Size]) -> int:
+    return sum(shape.numel() for shape in shapes.values())
+
+
+def _shapes(architecture: Architecture) -> dict[str, torch.Size] | None:
+    try:
+        made = build(architecture).state_dict()
+    except (FluoroscopeError, RuntimeError):
+        return None
+    return {name: value.shape for name, value in made.items() if not name.endswith(COUNTER)}
+
+
+def _filled(architecture: Architecture, state: State) -> Recognised:
+    with torch.device("cpu"):
+        network = build(architecture)
+    network.load_state_dict(dict(state), strict=False)
+    return Recognised(state, architecture.name, network, architecture.channels, architecture.size)
