@@ -1,0 +1,74 @@
+"""The guard as a Flower mod: every model is looked at before the client trains it.
+
+    app = ClientApp(client_fn, mods=[guard_mod(agreed, images), secaggplus_mod])
+
+It stands before the other mods, so it sees what the server sent: the arrays of a message (`flwr.app`), or the legacy
+fit parameters, which SecAgg+ sends with its third stage. A refusal is an error reply; nothing is trained.
+"""
+
+from collections.abc import Callable, Sequence
+from logging import ERROR, INFO
+
+import numpy as np
+import torch
+from flwr.app import ArrayRecord, Context, Error, Message, MessageType
+from flwr.common.logger import log
+from torch import Tensor, nn
+
+from fluoroscope.defences.guard import Verdict, inspect
+from fluoroscope.federation.messages import to_state
+from fluoroscope.types import State
+
+Next = Callable[[Message, Context], Message]
+Mod = Callable[[Message, Context, Next], Message]
+REFUSED = 3
+"""The error's code in the reply, as the exit code of the command."""
+
+
+def guard_mod(
+    agreed: nn.Module | State,
+    images: Tensor | None = None,
+    digests: Callable[[], Sequence[str]] | None = None,
+    told: Callable[[Verdict], None] | None = None,
+) -> Mod:
+    """A mod that lets a train message through only if the guard accepts its model.
+
+    `agreed` names the arrays that come without names; `digests` gives what other clients say that they were sent,
+    asked anew for every model; `told` is called with each verdict.
+    """
+
+    def mod(message: Message, context: Context, call_next: Next) -> Message:
+        if message.metadata.message_type.partition(".")[0] != MessageType.TRAIN:
+            return call_next(message, context)
+        for record in message.content.array_records.values():
+            state = received(record, agreed)
+            if not state:
+                continue
+            verdict = inspect(state, agreed, images, digests() if digests is not None else ())
+            if told is not None:
+                told(verdict)
+            if verdict.refused:
+                log(ERROR, "guard: %s", verdict.summary)
+                # The server learns that it was refused, not why: the reasons are for the client.
+                return Message(Error(REFUSED, "the client's guard refused this model"), reply_to=message)
+            log(INFO, "guard: accepted a model with digest %s", verdict.digest)
+        return call_next(message, context)
+
+    return mod
+
+
+def received(record: ArrayRecord, agreed: nn.Module | State) -> dict[str, Tensor]:
+    """The arrays by name. Legacy parameters are numbered: they take the agreed names, in order."""
+    if not record:
+        return {}
+    if all(array.dtype for array in record.values()):
+        return to_state(record)
+    values = [torch.from_numpy(np.asarray(array.numpy())) for array in record.values() if array.data]
+    own = agreed.state_dict() if isinstance(agreed, nn.Module) else agreed
+    names = list(own)
+    if len(values) != len(names):  # only the parameters, or other layers: then drift says so
+        parameters = [n for n, _ in agreed.named_parameters()] if isinstance(agreed, nn.Module) else names
+        if len(values) == len(parameters):
+            return {**own, **dict(zip(parameters, values, strict=True))}
+        names = [f"array {i}" for i in range(len(values))]
+    return dict(zip(names, values, strict=True))
