@@ -1,7 +1,7 @@
 """The guard on crafted and on honest models: misses, false alarms, milliseconds, `python -m benchmarks guard`.
 
 Each model is judged as a network, as a file (a state dict, whose architecture has to be recognised), both without
-anything agreed, and as arrays against the agreed network. The models are those of `_crafted.py`, `_crafted_inside.py` and `_honest.py`.
+anything agreed, and as arrays against the agreed network. `_crafted*.py` and `_honest.py` make them.
 """
 
 import statistics

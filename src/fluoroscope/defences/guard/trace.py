@@ -132,7 +132,8 @@ class _Watching(TorchFunctionMode):
         given_bias = args[2] if len(args) > 2 and func not in PRODUCTS else kwargs.get("bias")
         bias = watch.real.get(watch.names.get(id(given_bias), f"{name.removesuffix('weight')}bias"))
         real = watch.real[name]
-        matrix = _matrix(kind, func in PRODUCTS, real)
+        upright = func not in PRODUCTS or weight.stride(-1) != 1  # x @ W.T has its rows for units, x @ W its columns
+        matrix = _matrix(kind, upright, real)
         stride, kernel = _pair(args[3] if len(args) > 3 else kwargs.get("stride", 1)), tuple(weight.shape[2:])
         groups = 1 if kind == "dense" else int(args[6] if len(args) > 6 else kwargs.get("groups", 1))
         step = Step(
@@ -159,11 +160,9 @@ class _Watching(TorchFunctionMode):
         return out
 
 
-def _matrix(kind: Kind, product: bool, weight: Tensor) -> Tensor:
-    weight = weight.detach()
-    if kind == "transposed":
-        return weight.flatten(1).T
-    return weight.T if product and weight.ndim == 2 else weight.flatten(1)
+def _matrix(kind: Kind, upright: bool, weight: Tensor) -> Tensor:
+    matrix = weight.detach().flatten(1)
+    return matrix if upright and kind != "transposed" else matrix.T
 
 
 def _pair(value: Any) -> tuple[int, ...]:  # noqa: ANN401

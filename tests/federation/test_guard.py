@@ -1,0 +1,89 @@
+"""The mod lets honest messages through and answers crafted ones with an error, before anything is trained."""
+
+import numpy as np
+import pytest
+import torch
+from flwr.app import ConfigRecord, Context, Message, MessageType, RecordDict
+from flwr.compat.common.recorddict_compat import parameters_to_arrayrecord
+from flwr.compat.common.typing import Parameters
+from flwr.supercore.task_identity import TaskIdentity
+
+from fluoroscope.federation.guard import REFUSED, guard_mod
+from fluoroscope.federation.messages import to_arrays
+from fluoroscope.models import build
+from fluoroscope.types import Architecture
+
+
+@pytest.fixture(autouse=True)
+def _a_run(monkeypatch):
+    """Flower makes messages within a run only."""
+    for what in ("_run_id", "_node_id", "_task_id"):
+        monkeypatch.setattr(TaskIdentity, what, 1)
+
+
+AGREED = Architecture("p3-cnn", 1, 4, 28)
+
+
+def message(state, legacy=False, kind=MessageType.TRAIN) -> Message:
+    arrays = to_arrays(state)
+    if legacy:
+        tensors = [array.data for array in arrays.values()]
+        arrays = parameters_to_arrayrecord(Parameters(tensors, "numpy.ndarray"), keep_input=True)
+    key = "fitins.parameters" if legacy else "arrays"
+    content = RecordDict({key: arrays, "config": ConfigRecord({"server-round": 1})})
+    return Message(content, dst_node_id=1, message_type=kind)
+
+
+def answered(mod, sent: Message) -> tuple[Message, bool]:
+    trained = []
+
+    def train(got: Message, context: Context) -> Message:
+        trained.append(got)
+        return Message(RecordDict(), reply_to=got)
+
+    return mod(sent, Context(0, 1, {}, RecordDict(), {}), train), bool(trained)
+
+
+def crafted() -> dict[str, torch.Tensor]:
+    state = build(AGREED).state_dict()
+    state["dense.0.weight"] = torch.ones_like(state["dense.0.weight"])
+    state["dense.0.bias"] = -torch.linspace(0, 100, 64)
+    return state
+
+
+@pytest.mark.parametrize("legacy", [False, True])
+def test_a_crafted_model_is_answered_with_an_error(legacy):
+    verdicts = []
+    mod = guard_mod(build(AGREED), told=verdicts.append)
+    reply, trained = answered(mod, message(crafted(), legacy))
+    assert not trained
+    assert reply.has_error()
+    assert reply.error.code == REFUSED
+    assert "dense" not in reply.error.reason  # why is for the client alone
+    assert verdicts[0].refused
+
+
+@pytest.mark.parametrize("legacy", [False, True])
+def test_an_honest_model_is_trained(legacy):
+    reply, trained = answered(guard_mod(build(AGREED)), message(build(AGREED, seed=5).state_dict(), legacy))
+    assert trained
+    assert not reply.has_error()
+
+
+def test_what_is_not_trained_is_not_looked_at():
+    _, passed = answered(guard_mod(build(AGREED)), message(crafted(), kind=MessageType.EVALUATE))
+    assert passed
+
+
+def test_other_layers_in_legacy_parameters_are_drift():
+    verdicts = []
+    state = {"a": torch.ones(3, 3), "b": torch.from_numpy(np.ones(3, dtype=np.float32))}
+    reply, _ = answered(guard_mod(build(AGREED), told=verdicts.append), message(state, legacy=True))
+    assert reply.has_error()
+    assert {reason.check for reason in verdicts[0].reasons} >= {"drift"}
+
+
+def test_digests_are_asked_for_each_model():
+    reply, trained = answered(guard_mod(build(AGREED), digests=lambda: ["0" * 64]), message(build(AGREED).state_dict()))
+    assert reply.has_error()
+    assert not trained
