@@ -8,7 +8,6 @@ from typing import Any, Literal, Protocol, Self
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from fluoroscope.attacks import Attack
 from fluoroscope.registry import Registry
 
 Size = Literal["small", "paper"]
@@ -48,7 +47,7 @@ class Cell(Protocol):
         ...
 
     @property
-    def attack(self) -> Attack:
+    def attack(self) -> object:
         """The attack with all its settings: a cell whose attack has changed is another cell."""
         ...
 
