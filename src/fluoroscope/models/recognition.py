@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 
 import torch
@@ -37,10 +38,9 @@ def recognised(state: State) -> Recognised:
     """The registered network, perhaps behind a front, that these arrays fill; or the arrays alone."""
     bare = unwrapped(state)
     shapes = {name: value.shape for name, value in bare.items() if not name.endswith(COUNTER)}
-    with torch.device("meta"):
-        for architecture in _candidates(bare):
-            if _shapes(architecture) == shapes:
-                return _filled(architecture, bare)
+    for architecture in _candidates(bare):
+        if _shapes(architecture) == shapes:
+            return _filled(architecture, bare)
     return Recognised(bare)
 
 
@@ -60,9 +60,7 @@ def agreed_model(reference: str, known: Recognised) -> nn.Module | State:
         return found.network or found.state
     MODELS.get(reference)  # an unknown name is said before anything is compared
     inner = {n.removeprefix("network."): v for n, v in known.state.items() if n.startswith("network.")} or known.state
-    with torch.device("meta"):
-        fitting = _fitting(reference, inner)
-    return build(fitting or _like(reference, inner, known.size or SMALLEST))
+    return build(_fitting(reference, inner) or _like(reference, inner, known.size or SMALLEST))
 
 
 def _candidates(state: State) -> Iterator[Architecture]:
@@ -108,16 +106,17 @@ def _values(shapes: Mapping[str, torch.Size]) -> int:
     return sum(shape.numel() for shape in shapes.values())
 
 
+@lru_cache(maxsize=512)
 def _shapes(architecture: Architecture) -> dict[str, torch.Size] | None:
     try:
-        made = build(architecture).state_dict()
+        with torch.device("meta"):  # shapes only: nothing is drawn or stored
+            made = build(architecture).state_dict()
     except (FluoroscopeError, RuntimeError):
         return None
     return {name: value.shape for name, value in made.items() if not name.endswith(COUNTER)}
 
 
 def _filled(architecture: Architecture, state: State) -> Recognised:
-    with torch.device("cpu"):
-        network = build(architecture)
+    network = build(architecture)
     network.load_state_dict(dict(state), strict=False)
     return Recognised(state, architecture.name, network, architecture.channels, architecture.size)

@@ -8,8 +8,10 @@ from fluoroscope.defences.guard.verdict import Reason
 FEWEST_INPUTS = 8
 EMPTY = 1e-4
 """Of the largest row: training moves every class of a softmax, so no row stays this far behind another."""
-FORCED = 30.0
-"""Logits: a lead of e^30 that no image has a say in."""
+SHRUNK = 0.05
+"""A norm below any initialisation's; a softmax that trains one row moves the others by at least 1/classes of that."""
+FORCED = 10.0
+"""Logits: a lead of e^10 that no image has a say in."""
 
 
 def classifier(layer: Layer) -> list[Reason]:
@@ -21,11 +23,12 @@ def classifier(layer: Layer) -> list[Reason]:
     if largest == 0:
         return []  # a head that starts at zero is a usual way to begin
     reasons = []
-    empty = float((norms < EMPTY * largest).double().mean())
+    shrunk = (norms < largest / (10 * layer.units)) & (norms < SHRUNK)
+    empty = float(((norms < EMPTY * largest) | shrunk).double().mean())
     entry = float(layer.weight.square().max() / layer.weight.square().sum())
     lead = float(layer.bias.max() - layer.bias.min())
     if empty > 0:
-        what = f"{empty:.0%} of the classes have no weights at all, while others have"
+        what = f"{empty:.0%} of the classes have next to no weights, while others have"
         reasons.append(_reason(layer, what, {"share of empty classes": empty}))
     elif entry > 0.95:
         reasons.append(_reason(layer, "a single weight decides everything", {"energy of one weight": entry}))

@@ -12,7 +12,7 @@ from fluoroscope.defences.guard.verdict import Reason
 from fluoroscope.types import State
 
 FEWEST = 8
-DOMINATES = 100.0
+DOMINATES = 8.0
 """Bias over the norm of the weights. Initialisation gives less than 2, training a bias moves less than its weights."""
 BEYOND = 3.0
 """Times what a start and training on these inputs can give."""

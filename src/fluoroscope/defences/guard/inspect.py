@@ -11,7 +11,7 @@ from fluoroscope.defences.guard.digest import compare, digest
 from fluoroscope.defences.guard.drift import drift
 from fluoroscope.defences.guard.firing import firing, silence
 from fluoroscope.defences.guard.layers import Anatomy, dissect, from_state
-from fluoroscope.defences.guard.numbers import numbers, scale
+from fluoroscope.defences.guard.numbers import blank, numbers, scale
 from fluoroscope.defences.guard.passing import passing
 from fluoroscope.defences.guard.placement import placement
 from fluoroscope.defences.guard.repetition import repetition
@@ -53,7 +53,7 @@ def inspect(
 
 def examined(anatomy: Anatomy) -> list[Reason]:
     """What all checks of the weights and of the run say."""
-    reasons = [*placement(anatomy), *silence(anatomy.state), *passing(anatomy.state)]
+    reasons = [*placement(anatomy), *silence(anatomy.state), *passing(anatomy.state), *blank(anatomy)]
     for layer in anatomy.layers:
         for check in OF_A_LAYER:
             reasons += check(layer)

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from fluoroscope.defences.guard.layers import Layer
+from fluoroscope.defences.guard.layers import Anatomy, Layer
 from fluoroscope.defences.guard.verdict import Reason
 from fluoroscope.types import State
 
@@ -22,6 +22,29 @@ def numbers(state: State) -> list[Reason]:
         "and what it would do to your images cannot be checked."
     )
     return [Reason("numbers", broken[0].rpartition(".")[0], "refuse", sentence, {"arrays": len(broken)})]
+
+
+def blank(anatomy: Anatomy) -> list[Reason]:
+    """Refuses an array of zeros that makes the network blind: its last layer then sees the same of every image.
+
+    Zeros alone are a usual start for the end of a residual branch, and a network that training has killed is blind too,
+    but training leaves no zeros.
+    """
+    zeros = [
+        name.removesuffix(".weight")
+        for name, value in anatomy.state.items()
+        if name.endswith("weight") and len(value) >= FEWEST and not value.any()
+    ]
+    last = [layer for layer in anatomy.layers if layer.last and layer.seen and not layer.imagined]
+    if not zeros or not last or zeros == [last[0].name]:
+        return []
+    if float((last[0].seen[0] - last[0].seen[0][0]).abs().max()) > 0:
+        return []
+    sentence = (
+        f"{zeros[0]} holds nothing but zeros, and no image gets past it. A server that sends it to all clients but one "
+        "reads that one's update out of the secure sum."
+    )
+    return [Reason("firing", zeros[0], "refuse", sentence, {"arrays of zeros": len(zeros)})]
 
 
 def scale(layer: Layer) -> list[Reason]:

@@ -60,7 +60,8 @@ def _by_shapes(state: State) -> list[Reason]:
             continue
         before_all = not any(j < i for j in kernels)
         following = weights[behind[0]][1]
-        if (before_all and len(value) > 1 and value.ndim == 2) or _makes_map(value, following):
+        depthwise = following.shape[1] == 1 and len(following) in {len(weights[j][1]) for j in kernels if j < i}
+        if (before_all and len(value) > 1 and value.ndim == 2) or (not depthwise and _makes_map(value, following)):
             return [_reason(name, weights[behind[0]][0], "refuse")]
     return []
 

@@ -22,14 +22,15 @@ FEWEST, SHORTEST = 8, 12
 
 
 def repetition(layer: Layer) -> list[Reason]:
-    """Refuses a layer of which half the rows, or half the columns, are copies of another."""
+    """Refuses a layer in which a tenth of the rows, or half the columns, are copies of another."""
     reasons = []
     for what, matrix in (("rows", layer.weight), ("columns", layer.weight.T)):
-        few = 3 if layer.last and what == "rows" else FEWEST
+        few = 2 if layer.last and what == "rows" else FEWEST
         if len(matrix) < few or matrix.shape[1] < SHORTEST:
             continue
         copies = copied(matrix)
-        if copies >= 0.5:
+        enough = 0.1 if what == "rows" else 0.5  # columns of coarse numbers can stay together as they began
+        if copies >= enough and copies * len(matrix) >= min(few, 4):
             reasons.append(
                 Reason(
                     "repetition",
@@ -87,9 +88,14 @@ def handful(k: int, d: int) -> int:
 def sample(matrix: Tensor) -> Tensor:
     """Some rows and columns: copies are copies on any part, and the largest layer takes no longer than others."""
     rng = generator(0, "guard", "sample", *matrix.shape)
-    k, d = matrix.shape
+    k = len(matrix)
     if k > MOST_ROWS:
         matrix = matrix[torch.randperm(k, generator=rng)[:MOST_ROWS]]
-    if d > MOST_COLUMNS:
-        matrix = matrix[:, torch.randperm(d, generator=rng)[:MOST_COLUMNS]]
-    return matrix
+    return columns(matrix)
+
+
+def columns(matrix: Tensor) -> Tensor:
+    """Some columns, all rows."""
+    d = matrix.shape[1]
+    rng = generator(0, "guard", "columns", d)
+    return matrix[:, torch.randperm(d, generator=rng)[:MOST_COLUMNS]] if d > MOST_COLUMNS else matrix
