@@ -9,7 +9,7 @@ import click
 import typer
 from rich.text import Text
 
-from fluoroscope.cli import attack, calibrate, console, data, demo, federate, inspect, records, study
+from fluoroscope.cli import attack, calibrate, console, data, demo, federate, inspect, medileak, records, study
 from fluoroscope.errors import FluoroscopeError
 
 STOPPED = 130
@@ -33,7 +33,7 @@ def program() -> typer.Typer:
     ) -> None:
         """Measures what a medical federation leaks, and what stops it."""
 
-    for command in (demo, federate, data, records, attack, inspect, calibrate, study):
+    for command in (demo, federate, data, records, attack, medileak, inspect, calibrate, study):
         command.add_to(app)
     return app
 

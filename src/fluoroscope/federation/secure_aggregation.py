@@ -6,7 +6,7 @@ sends may differ from client to client, architecture included: the protocol does
 
 import json
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -36,14 +36,13 @@ from flwr.server.workflow.constant import MAIN_CONFIGS_RECORD, MAIN_PARAMS_RECOR
 from flwr.server.workflow.constant import Key as WorkflowKey
 from torch import Tensor
 
-from fluoroscope.errors import Misconfigured, Unsupported
+from fluoroscope.errors import Misconfigured, Refused, Unsupported
 from fluoroscope.federation.grid import RUN_ID, SERVER_NODE, InProcessGrid
+from fluoroscope.federation.guard import REFUSED, Mod
 from fluoroscope.federation.local_training import local_training
 from fluoroscope.models import build
 from fluoroscope.rng import derive, generator, seeded_globals
 from fluoroscope.types import Architecture, Front, LocalTraining, PrivateBatch, State
-
-Mod = Callable[[Message, Context, Callable[[Message, Context], Message]], Message]
 
 
 @dataclass(frozen=True)
@@ -114,7 +113,13 @@ def secure_round(
     names = list(sent[0].state)
     masked: dict[str, tuple[np.ndarray[Any, Any], ...]] = {}
 
+    refused: list[str] = []
+
     def on_reply(reply: Message) -> None:
+        if reply.has_error():
+            if reply.error.code == REFUSED:
+                refused.append(participants[reply.metadata.src_node_id - SERVER_NODE - 1].name)
+            return
         record = reply.content.config_records.get(RECORD_KEY_CONFIGS, ConfigRecord())
         if SecAggKey.MASKED_PARAMETERS in record:
             carried: Any = record[SecAggKey.MASKED_PARAMETERS]
@@ -143,6 +148,10 @@ def secure_round(
     )
     with seeded_globals(derive(seed, "secure aggregation", server_round)):  # its rounding is stochastic
         workflow(grid, context)
+    if refused:
+        raise Refused(
+            f"{', '.join(refused)} refused the model of round {server_round}: nothing was trained, sent or summed."
+        )
     if strategy.received is None:
         raise Unsupported("the secure aggregation did not complete; see the log of flwr above.")
     mean = dict(zip(names, map(torch.from_numpy, strategy.received), strict=True))

@@ -11,8 +11,9 @@ from torch import Tensor
 from fluoroscope.attacks.crafted import Crafted, MediLeak, Recovered
 from fluoroscope.attacks.crafted.craft import FIRST
 from fluoroscope.errors import Misconfigured
+from fluoroscope.federation.guard import Mod
 from fluoroscope.federation.local_training import local_training
-from fluoroscope.federation.secure_aggregation import Mod, Participant, SecAgg, Sent, secure_round
+from fluoroscope.federation.secure_aggregation import Participant, SecAgg, Sent, secure_round
 from fluoroscope.models import build
 from fluoroscope.rng import generator
 from fluoroscope.scores.recovery import Recovery, recovery
@@ -68,10 +69,11 @@ class Stolen:
 
     victim: str
     recovered: Recovered
-    """Those of which it is sure."""
     score: Recovery
     wrong: int
     """Recovered images that are none of the victim's."""
+    sure_wrong: int
+    """Of these, images that the attacker is sure of."""
     round_seconds: float
     seconds: float
     """Of the recovery alone."""
@@ -117,14 +119,16 @@ def steal(
     summed = time.perf_counter()
     found = decoder(crafted, update)
     ended = time.perf_counter()
-    return scored(target, found.above(SURE), summed - began, ended - summed)
+    return scored(target, found, summed - began, ended - summed)
 
 
 def scored(target: Participant, found: Recovered, round_seconds: float, seconds: float) -> Stolen:
     """What was found against the victim's images."""
     score = recovery(found.images, target.batch.images)
-    wrong = len(found) - int(score.recovered.sum())
-    return Stolen(target.name, found, score, wrong, round_seconds, seconds)
+    right = torch.zeros(len(found), dtype=torch.bool)
+    right[score.reconstruction[score.recovered]] = True
+    sure = int((~right & (found.confidence > SURE)).sum())
+    return Stolen(target.name, found, score, int((~right).sum()), sure, round_seconds, seconds)
 
 
 def _own_update(crafted: Crafted, target: Participant, seed: int, server_round: int) -> dict[str, Tensor]:

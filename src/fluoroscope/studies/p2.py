@@ -24,6 +24,8 @@ from fluoroscope.types import Adam, Architecture, ImageSet, LocalTraining, Priva
 
 CLIENTS = 5
 SHOWN = 6
+NEURONS = 64
+"""For one small batch."""
 FEATURES: dict[str, Features] = {"brightness": Brightness(), "3 projections": SmoothProjections(3)}
 DECODERS: dict[str, Decoder] = {"adjacent": Adjacent(), "peeling": Peeling()}
 
@@ -85,6 +87,7 @@ class Leak:
                 "rate_low": first.score.rate.low,
                 "rate_high": first.score.rate.high,
                 "wrong": first.wrong,
+                "sure_wrong": first.sure_wrong,
                 "psnr": first.psnr,
                 "ssim": first.ssim,
                 "seconds": first.seconds,
@@ -138,13 +141,13 @@ class Compared:
 
     @property
     def attack(self) -> object:
-        return MediLeak(4 * self.images) if self.name == "medileak" else ATTACKS.get(self.name)
+        return MediLeak(NEURONS) if self.name == "medileak" else ATTACKS.get(self.name)
 
     def run(self, bench: Bench) -> Result:
         found = loaded(self.data, self.size, max(self.images, 60), bench.seed)
         held = cast(found, CLIENTS, self.images, bench.seed)
         if self.name == "medileak":
-            leak = Leak(self.images, 4 * self.images, size=self.size, model=self.model, lr=self.lr, data=self.data)
+            leak = Leak(self.images, NEURONS, size=self.size, model=self.model, lr=self.lr, data=self.data)
             stolen = leak.stolen(found, held, bench, 0)
             images, seconds = stolen.recovered.images, stolen.seconds
         else:

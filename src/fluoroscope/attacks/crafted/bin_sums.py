@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from fluoroscope.attacks.crafted.craft import FIRST, Crafted
@@ -40,7 +41,9 @@ def bin_sums(crafted: Crafted, update: State) -> BinSums:
         sums, counts = sums.clone(), counts.clone()
         sums[:, :-1] -= weight[: bins.silent].view(shape)[:, 1:]
         counts[:, :-1] -= bias[: bins.silent].view(shape[:2])[:, 1:]
-    noise = float(sums[:, 0].double().std(1).median())
+    free = ~torch.stack([feature.support for feature in bins.features]).any(0)
+    quiet = sums[:, 0, free] if free.any() else sums[:, 0]
+    noise = float(quiet.double().std(1).median())
     sums, counts = sums.flatten(0, 1), counts.flatten()
     typical = counts.abs()[counts.abs() > 1e-3 * counts.abs().max()].median() if counts.any() else counts.new_ones(())
     rounding = ROUNDING * float(crafted.victim[f"{FIRST}.weight"].abs().max())

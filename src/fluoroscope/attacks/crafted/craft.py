@@ -8,7 +8,8 @@ from torch import Tensor
 
 from fluoroscope.attacks.crafted.bins import Bins, make_bins
 from fluoroscope.attacks.crafted.features import Features, SmoothProjections
-from fluoroscope.attacks.crafted.rest import aim
+from fluoroscope.attacks.crafted.rehearsal import rehearse
+from fluoroscope.attacks.crafted.rest import Rest, aim
 from fluoroscope.errors import Unsupported
 from fluoroscope.models import build
 from fluoroscope.types import Architecture, Front, LocalTraining, Sgd, State
@@ -16,8 +17,10 @@ from fluoroscope.types import Architecture, Front, LocalTraining, Sgd, State
 FIRST = "front.first"
 GATE = 1e-3
 """Weight of a neuron in the gate: the step that shuts it must not be undone by neurons that the step woke up."""
-STEADY = 2e-6
-"""Size of an update that moves no image over more than a few thresholds."""
+STEADY_GATE = 0.03
+"""The same where the gate stays open: training must not change it much, or neurons would no longer be alike."""
+STEADY = 2e-4
+"""Size of an update, by neurons, that moves hardly an image over a threshold: the more, the nearer they stand."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,8 +46,8 @@ class MediLeak:
     """plain is P2's module, sparse is Robbing the Fed's with a hard tanh, gated is one that shuts after a step."""
     steady: bool = False
     """For several mini-batches: updates so small that the bins stay where they are. Too small for a coarse sum."""
-    size: float = 30.0
-    """Of the crafted layer's update in the weighted sum: SecAgg+ rounds to 4e-6 and clips beyond 8; a tenth arrives."""
+    size: float = 5.0
+    """Of the first layer's update in the weighted sum, at most: SecAgg+ rounds to 4e-6 and clips beyond 8."""
     heaviest: float = 1000.0
     """SecAgg+ weighs a client by its images over this (`max_weight`)."""
 
@@ -66,43 +69,71 @@ class MediLeak:
         if agreed.front is not None:
             raise Unsupported("the agreed network has a front already; craft from the network without it.")
         shape = (agreed.channels, agreed.size, agreed.size)
-        bins = make_bins(self.features(shape, rng), self.neurons, auxiliary)
+        features = self.features(shape, rng)
+        if self.front == "sparse" and any(feature.denominator is not None for feature in features):
+            raise Unsupported(
+                "a hard tanh cuts bins of a plain sum, not of a ratio: use front sparse with Brightness()."
+            )
+        bins = make_bins(features, self.neurons, auxiliary)
         network = build(agreed)
         state = network.state_dict() if state is None else state
         base = auxiliary.mean(0)
         shares = torch.bincount(labels, minlength=agreed.classes) / len(labels)
-        rest = aim(network, state, base, shares)
-        # d(loss)/d(neuron) = (p - y) slope reach / batch: over all images and times lr, `size`.
-        size = STEADY if self.steady else self.size * self.heaviest / training.images
-        entry = GATE if self.front == "gated" else 1.0
-        reach = size / (training.optimiser.lr * rest.slope * entry)
-        # The gate's output times the column is an image: what images add to it must be small, in the gate and there.
-        margin = 1.0 if self.steady else 1 / reach
-        scale = 1.0 if self.steady else 1e-3 * margin / (entry * self.neurons)
-        weight, bias = _thresholds_as_weights(bins, scale, self.front == "sparse")
+        rest = aim(network, state, base, shares, training)
+        gated = self.front == "gated"
         activation: Literal["relu", "hardtanh"] = "hardtanh" if self.front == "sparse" else "relu"
-        front = Front(self.neurons, activation, ceiling=scale, gate=self.front == "gated")
-        victim: dict[str, Tensor] = {f"{FIRST}.weight": weight, f"{FIRST}.bias": bias}
-        # The gate shuts when the push is towards 0: the sign of the direction sees to that.
-        outwards = -rest.direction if rest.push < 0 and not self.steady else rest.direction
-        column = (outwards * reach).float()
+        tried = replace(agreed, front=Front(self.neurons, activation, gate=gated))
+        push = rehearse(tried, self._made(bins, rest, base, 1.0), training, auxiliary, labels, rest.direction)
+        if not push.size > 0:
+            raise Unsupported(f"{agreed.name} gives the front no gradient; start it from other weights.")
+        # The update of a neuron that fires for all images is lr entry reach push: as large as a sum lets through.
+        lean = abs(push.mean) / push.size
+        size = STEADY / self.neurons if self.steady else self.size * self.heaviest / training.images / max(lean, 0.25)
+        reach = size / (training.optimiser.lr * self._entry * push.size)
+        # The gate shuts when the mean push is upwards: the sign of the column sees to that.
+        reach = -reach if push.mean < 0 and not self.steady else reach
+        victim = self._made(bins, rest, base, reach)
+        weight = victim[f"{FIRST}.weight"]
+        # More than any image in [0, 1] can bring up: no neuron fires.
+        bound = float(weight.clamp_min(0).sum(1).max()) * 1.01 + self._scale(reach)
+        others = {**victim, f"{FIRST}.bias": torch.full_like(victim[f"{FIRST}.bias"], -bound)}
+        front = Front(self.neurons, activation, ceiling=self._scale(reach), gate=gated)
+        return Crafted(replace(agreed, front=front), victim, others, bins, auxiliary)
+
+    @property
+    def _entry(self) -> float:
+        """Weight of a neuron in what leaves the front."""
+        if self.front != "gated":
+            return 1.0
+        return STEADY_GATE if self.steady else GATE
+
+    def _margin(self, reach: float) -> float:
+        """How far the gate is open: times the column, about one image."""
+        return 1.0 if self.steady else 1 / abs(reach)
+
+    def _scale(self, reach: float) -> float:
+        """Of the first layer: what images add must be small, in the gate and in the image that is made of it."""
+        return 1.0 if self.steady else 1e-3 * self._margin(reach) / (self._entry * self.neurons)
+
+    def _made(self, bins: Bins, rest: Rest, base: Tensor, reach: float) -> dict[str, Tensor]:
+        """The state with a column of this length, and all else in proportion."""
+        weight, bias = _thresholds_as_weights(bins, self._scale(reach), self.front == "sparse")
+        column = (rest.direction * reach).float()
+        made: dict[str, Tensor] = {f"{FIRST}.weight": weight, f"{FIRST}.bias": bias}
         if self.front == "gated":
-            victim |= {
-                "front.gate.sum.weight": torch.full((1, self.neurons), entry),
+            margin = self._margin(reach)
+            made |= {
+                "front.gate.sum.weight": torch.full((1, self.neurons), self._entry),
                 "front.gate.sum.bias": torch.tensor([margin]),
                 "front.second.weight": column[:, None],
                 "front.second.bias": base.flatten() - margin * column,
             }
         else:  # P2: the columns that leave the neurons are identical, so that dL/da is the same for all of them
-            victim |= {
+            made |= {
                 "front.second.weight": column[:, None].repeat(1, self.neurons),
                 "front.second.bias": base.flatten(),
             }
-        victim |= {f"network.{name}": value for name, value in rest.state.items()}
-        # More than any image in [0, 1] can bring up: no neuron fires.
-        bound = float(weight.clamp_min(0).sum(1).max()) * 1.01 + scale
-        others = {**victim, f"{FIRST}.bias": torch.full_like(bias, -bound)}
-        return Crafted(replace(agreed, front=front), victim, others, bins, auxiliary)
+        return made | {f"network.{name}": value for name, value in rest.state.items()}
 
 
 def _thresholds_as_weights(bins: Bins, scale: float, sparse: bool) -> tuple[Tensor, Tensor]:

@@ -1,6 +1,7 @@
 """Bins that hold several images are opened one image at a time, as an invertible Bloom lookup table is."""
 
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -27,7 +28,8 @@ class Peeling:
 
     A candidate is what a bin would hold if it held one image. It is believed when every other feature has it too, in
     the bin where it must lie and with the same coefficient; a mixture of two images lies in no bin of the others. What
-    is believed is taken out, and more bins hold one image. At the end, least squares over all bins that are explained.
+    is believed is taken out, and more bins hold one image. A mistake shows: what was taken from the wrong bin is left
+    there with the opposite sign, and missing where it should be. At the end, least squares over the explained bins.
     """
 
     tolerances: tuple[float, ...] = (0.02, 0.1, 0.25, 0.4)
@@ -36,7 +38,8 @@ class Peeling:
     def __call__(self, crafted: Crafted, update: State) -> Recovered:
         sums = bin_sums(crafted, update)
         peel = _Peel(Table(sums, crafted))
-        while any(peel.believed(tolerance) for tolerance in self.tolerances) or peel.likeliest():
+        steps = (*[partial(peel.believed, tolerance) for tolerance in self.tolerances], peel.mended, peel.likeliest)
+        while peel.images < len(sums.coefficients) and any(step() for step in steps):
             pass
         return peel.solved(sums, crafted.auxiliary.shape[1:])
 
@@ -47,7 +50,7 @@ class _Peel:
     def __init__(self, table: Table) -> None:
         self._table = table
         self._members = torch.empty(0, table.count, dtype=torch.int64)
-        self._values = torch.empty(0, dtype=torch.float64)
+        self._taken = torch.empty(0, table.columns, dtype=torch.float64)
 
     def believed(self, tolerance: float) -> bool:
         """Take out every candidate that is believed at this tolerance, the surest first; whether there was any."""
@@ -56,13 +59,6 @@ class _Peel:
             return False
         members, error, nearest = self._table.agreement(rows)
         error = torch.where((nearest < SAME) & (error < THERE), nearest, error)
-        size = self._table.left[rows].abs()
-        least: dict[tuple[int, ...], float] = {}
-        for bins, value in zip(map(tuple, members.tolist()), size.tolist(), strict=True):
-            least[bins] = min(value, least.get(bins, value))
-        # Two images that share two bins: their mixture lies where one of them does, and weighs more.
-        mixed = size > torch.tensor([least[tuple(bins)] for bins in members.tolist()]) * (1 + 4 * SAME)
-        error = error.where(~mixed, torch.inf)
         touched: set[int] = set()
         chosen = []
         order = error.argsort()
@@ -75,28 +71,64 @@ class _Peel:
         return bool(chosen)
 
     def likeliest(self) -> bool:
-        """Where nothing is believed any more: the candidate that is least off, if it is there at all."""
+        """Where nothing is believed any more: the candidate that is least off, if it is there at all.
+
+        Else one that two features hold, though a third, crowded one, does not show it.
+        """
         rows = self._table.candidates()
         if not len(rows):
             return False
-        members, error, _ = self._table.agreement(rows)
+        members, error, nearest = self._table.agreement(rows)
+        if error.min() > ABSENT:
+            error = error.where(nearest < SAME, torch.inf)
         best = error.argmin()[None]
-        if error[best] > ABSENT:
+        if error[best].isinf():
             return False
         self._take(rows[best], members[best])
         return True
 
+    def mended(self) -> bool:
+        """Undo one mistake: an image taken from a bin where it is not, or two of one bin taken for one image.
+
+        Then a bin is left with what other bins of its feature lack: one of them, or two. Whether there was any.
+        """
+        for bin_, others in self._table.cancelling():
+            for image in (self._members[:, bin_ // self._table.bins.width] == bin_).nonzero()[:, 0].tolist():
+                parts = self._table.rows(others)
+                rest = self._taken[image] - parts.sum(0)
+                gone = abs(float(rest[0])) < 2 * SAME * abs(float(self._taken[image, 0]))
+                if gone or self._table.possible(rest[None])[0]:
+                    self._replace(image, bin_, others, parts, None if gone else rest)
+                    return True
+        return False
+
+    def _replace(self, image: int, bin_: int, others: list[int], parts: Tensor, rest: Tensor | None) -> None:
+        """In the place of an image: what was in the other bins, and what that leaves of it."""
+        feature = bin_ // self._table.bins.width
+        members = self._members[image].repeat(len(others), 1)
+        members[:, feature] = torch.tensor(others)
+        self._table.move(others, bin_)
+        if rest is None:
+            kept = torch.arange(len(self._members)) != image
+            self._members, self._taken = self._members[kept], self._taken[kept]
+        else:
+            self._taken[image] = rest
+        self._members, self._taken = torch.cat([self._members, members]), torch.cat([self._taken, parts])
+
+    @property
+    def images(self) -> int:
+        return len(self._members)
+
     def _take(self, rows: Tensor, members: Tensor) -> None:
-        self._values = torch.cat([self._values, self._table.left[rows]])
         self._members = torch.cat([self._members, members])
-        self._table.take(rows, members)
+        self._taken = torch.cat([self._taken, self._table.take(rows, members)])
 
     def solved(self, sums: BinSums, shape: torch.Size) -> Recovered:
         """Least squares over the bins that the images explain, pixels that a feature cannot show left to the others."""
         members, table = self._members, self._table
         if not len(members):
             return Recovered(torch.empty(0, *shape), torch.empty(0))
-        values = self._values
+        values = self._taken[:, 0]
         closed = table.left.abs()[members] < (CLOSED * values.abs()[:, None]).clamp_min(table.empty)
         closed |= ~closed.any(1, keepdim=True)  # an image without a closed bin is read from all of them
         if table.readable:
@@ -114,14 +146,14 @@ class _Peel:
         return Recovered(solved.view(-1, *shape).float(), self._confidence(sums, values, solved))
 
     def _confidence(self, sums: BinSums, values: Tensor, solved: Tensor) -> Tensor:
-        """How much of its bin, in size, an image and its bin's other images leave unexplained: the features' median."""
+        """How much of an image's bins, by size, the images in them explain: of the bin that is explained worst."""
         probes = self._table.probes
         explained = torch.zeros(len(sums.pixels), len(probes), dtype=torch.float64)
         for feature in range(self._table.count):
             explained.index_add_(0, self._members[:, feature], values[:, None] * solved[:, probes])
         off = (sums.pixels[:, probes] - explained).norm(dim=1)
         own = (values[:, None] * solved[:, probes]).norm(dim=1)
-        share: Tensor = (off[self._members] / own[:, None]).median(1).values
+        share = (off[self._members] / own[:, None]).amax(1)
         return (1 - share).clamp(0, 1).float()
 
 

@@ -1,5 +1,8 @@
 """What is left in every bin while images are taken out, on as many pixels as it takes to know an image again."""
 
+from collections.abc import Iterator
+from itertools import combinations
+
 import torch
 from torch import Tensor
 
@@ -15,6 +18,10 @@ SHRINK = 0.03
 """Of the auxiliary covariance towards its mean variance."""
 WIDEST = 24
 """Bins that are looked at for one candidate and feature."""
+CROWDED = 40
+"""Bins of a feature with something left: beyond, some would cancel by chance, and to look would take long."""
+CANCELLED = 0.003
+"""Of the larger part: what is left where two cancel."""
 UNEVEN = 0.02
 """How much the brightness of one lattice may differ from that of another."""
 
@@ -58,11 +65,8 @@ class Table:
 
     def candidates(self) -> Tensor:
         """Bins that hold something, and that as one image would have its values in range; int64."""
-        full = (self._coefficients.abs() > self.empty).nonzero()[:, 0]
-        if not len(full):
-            return full
-        size = self._coefficients[full]
-        return full[in_range(self._pixels[full] / size[:, None], self._noise(full) / size.abs()) > 0]
+        full = self._full()
+        return full[self.possible(self._held[full])] if len(full) else full
 
     def agreement(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Of the candidates in these rows: their bins (n, features), and how far the other features disagree.
@@ -97,8 +101,56 @@ class Table:
             nearest = torch.minimum(nearest, torch.where(mine, torch.inf, best))
         return members, furthest, nearest
 
-    def take(self, rows: Tensor, members: Tensor) -> None:
-        """Take the candidates of these rows out of their bins (n, features)."""
+    def _full(self) -> Tensor:
+        """Bins with more in them than the noise of all that was taken out."""
+        noise = self._variance.abs().sqrt()
+        return (self._coefficients.abs() > (6 * noise).clamp_min(self.empty)).nonzero()[:, 0]
+
+    def cancelling(self) -> Iterator[tuple[int, list[int]]]:
+        """A bin with one or two others of its feature such that what is left in them adds up to nothing."""
+        full = self._full()
+        sound = set(full[self.possible(self._held[full])].tolist()) if len(full) else set()
+        for feature in range(self.count):
+            here = [i for i in full.tolist() if i // self.bins.width == feature]
+            if len(here) > CROWDED:
+                continue
+            for bin_ in here:
+                others = [i for i in here if i != bin_ and i in sound]
+                for some in (*([i] for i in others), *map(list, combinations(others, 2))):
+                    if self._cancels([bin_, *some]):
+                        yield bin_, some
+
+    def _cancels(self, rows: list[int]) -> bool:
+        coefficients = self._coefficients[rows]
+        if abs(float(coefficients.sum())) > 0.1 * float(coefficients.abs().max()):
+            return False
+        allowed = max(CANCELLED * float(coefficients.abs().max()), 6 * float(self._noise(torch.tensor(rows)).norm()))
+        if abs(float(coefficients.sum())) > allowed:
+            return False
+        pixels = self._pixels[rows]
+        return float(pixels.sum(0).abs().mean()) < max(allowed, CANCELLED * float(pixels.abs().mean()))
+
+    def possible(self, rows: Tensor) -> Tensor:
+        """Whether each of these, as one image, would have its values in range."""
+        size = rows[:, 0]
+        noise = rows[:, -1].abs().sqrt() / size.abs()
+        return in_range(rows[:, 1 : 1 + len(self.probes)] / size[:, None], noise) > 0
+
+    def rows(self, bins: list[int]) -> Tensor:
+        return self._held[bins].clone()
+
+    def move(self, bins: list[int], to: int) -> None:
+        """What is in these bins belongs into another."""
+        shown = slice(0, 1 + len(self.probes) + 2 * self.count)
+        self._held[to, shown] += self._held[bins, shown].sum(0)
+        self._held[bins, shown] = 0
+
+    @property
+    def columns(self) -> int:
+        return self._held.shape[1]
+
+    def take(self, rows: Tensor, members: Tensor) -> Tensor:
+        """Take the candidates of these rows out of their bins (n, features); what was taken, a row an image."""
         taken = self._held[rows].clone()
         for part in self._split(taken)[4:7]:
             part.zero_()
@@ -107,6 +159,7 @@ class Table:
             self._guess_own(taken, rows)
         for feature in range(self.count):
             self._held.index_add_(0, members[:, feature], taken, alpha=-1)
+        return taken
 
     def _guess_own(self, taken: Tensor, rows: Tensor) -> None:
         """Its own pixels were rounded away: the bin says where it lies on its feature, another lattice how bright."""

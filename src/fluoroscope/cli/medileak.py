@@ -1,0 +1,81 @@
+"""`fluoroscope medileak`: what a malicious server takes from a federation under secure aggregation."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fluoroscope.cli import console, options
+from fluoroscope.cli.bar import bar
+from fluoroscope.errors import Misconfigured, Refused
+
+DECODERS = ("peeling", "adjacent")
+SUMS = {"secagg+": "secagg+", "plain": "plain sum"}
+
+
+def add_to(app: typer.Typer) -> None:
+    """Enter the command."""
+
+    @app.command(
+        epilog="Examples: fluoroscope medileak examples/p2.toml   |   fluoroscope medileak examples/p2.toml --guard   "
+        "|   fluoroscope medileak plan.toml --victim client-1 --victim client-3 --rounds 4"
+    )
+    def medileak(
+        plan: Annotated[Path, typer.Argument(help="A plan (TOML); its partition must leave auxiliary images.")],
+        guard: Annotated[bool, typer.Option(help="Let every client inspect a model before training it.")] = False,
+        victim: Annotated[
+            list[str] | None, typer.Option(help="A client; several are taken in turn. The first unless told.")
+        ] = None,
+        rounds: Annotated[int, typer.Option(min=1, help="One victim a round.")] = 1,
+        neurons: Annotated[
+            int | None, typer.Option(min=16, help="Of the added layer; twice the victim's images unless told.")
+        ] = None,
+        decoder: Annotated[str, typer.Option(help="peeling, or P2's own: adjacent.")] = "peeling",
+        aggregation: Annotated[str, typer.Option(help="secagg+, or plain: the exact sum.")] = "secagg+",
+        seed: options.Seed = None,
+        as_json: options.Json = False,
+        out: Annotated[Path | None, typer.Option("--out", help="Folder of the results.")] = None,
+        threads: options.Threads = None,
+    ) -> None:
+        """Play P2's malicious server: crafted models, and images read from the securely summed updates.
+
+        With --guard the clients refuse such models: exit code 3, and nothing leaks.
+        """
+        from fluoroscope.attacks.crafted import Adjacent, Peeling
+        from fluoroscope.federation.plan import read_plan
+        from fluoroscope.federation.task import load_task
+        from fluoroscope.studies.malicious_federation import Malice, chosen_victims, plunder, row, write_outcome
+
+        options.use("cpu", threads)
+        for what, value, known in (("decoder", decoder, DECODERS), ("aggregation", aggregation, tuple(SUMS))):
+            if value not in known:
+                raise Misconfigured(f"there is no {what} {value!r}. Known: {', '.join(known)}.")
+        read = read_plan(plan)
+        read = read if seed is None else read.model_copy(update={"seed": seed})
+        task = load_task(read)
+        victims = chosen_victims(task, victim or [])
+        training = read.training
+        held = len(task.clients[victims[0]].train)
+        malice = Malice(
+            victims,
+            rounds,
+            neurons,
+            Peeling() if decoder == "peeling" else Adjacent(),
+            "secagg+" if aggregation == "secagg+" else "plain sum",
+            steady=(task.clients[victims[0]].batch_size or training.batch_size) < held,
+        )
+        with bar("medileak") as tell:
+            outcome = plunder(task, malice, guard, read.seed, tell)
+        where = out or Path("runs") / f"{plan.stem}-medileak"
+        title = f"{plan.name}: recovered under {aggregation}, lr {training.lr:g}, {training.epochs} local epochs"
+        files = write_outcome(outcome, task, title, where)
+        if as_json:
+            console.print_json({**outcome.plain(), "files": {kind: str(path) for kind, path in files.items()}})
+        elif outcome.stolen:
+            console.print_table("what the server took", [row(each) for each in outcome.stolen])
+        for name, verdict in outcome.verdicts.items() if not as_json else ():
+            console.say(f"{name} {verdict.summary}")
+        for kind, path in files.items() if not as_json else ():
+            console.say(f"{kind}: {path}")
+        if outcome.refused:
+            raise Refused(outcome.refused)
