@@ -73,8 +73,9 @@ def add_to(app: typer.Typer) -> None:
             console.print_json({**outcome.plain(), "files": {kind: str(path) for kind, path in files.items()}})
         elif outcome.stolen:
             console.print_table("what the server took", [row(each) for each in outcome.stolen])
-        for name, verdict in outcome.verdicts.items() if not as_json else ():
-            console.say(f"{name} {verdict.summary}")
+        said = {verdict.summary: name for name, verdict in reversed(outcome.verdicts.items())}
+        for summary, name in said.items() if not as_json else ():  # clients with the same reasons speak once
+            console.say(f"{name} {summary}")
         for kind, path in files.items() if not as_json else ():
             console.say(f"{kind}: {path}")
         if outcome.refused:

@@ -109,7 +109,7 @@ def secure_round(
     shapes = [{name: tuple(value.shape) for name, value in each.state.items()} for each in sent]
     if any(shape != shapes[0] for shape in shapes):
         raise Unsupported("the sum is taken array by array: all clients must be sent arrays of the same shapes.")
-    logging.getLogger("flwr").setLevel(logging.WARNING)
+    logging.getLogger("flwr").setLevel(logging.CRITICAL)  # what went wrong is raised below
     names = list(sent[0].state)
     masked: dict[str, tuple[np.ndarray[Any, Any], ...]] = {}
 
@@ -131,7 +131,7 @@ def secure_round(
         participant = participants[int(context.node_config["partition-id"])]
         return _Trainer(participant, names, server_round, seed).to_client()
 
-    app = ClientApp(client_fn=client_fn, mods=[secaggplus_mod, *mods])
+    app = ClientApp(client_fn=client_fn, mods=[*mods, secaggplus_mod])
     grid = InProcessGrid(app, len(participants), on_reply)
     strategy = _SendEach(grid, participants, sent)
     base = Context(RUN_ID, SERVER_NODE, {}, RecordDict(), {})
@@ -153,7 +153,7 @@ def secure_round(
             f"{', '.join(refused)} refused the model of round {server_round}: nothing was trained, sent or summed."
         )
     if strategy.received is None:
-        raise Unsupported("the secure aggregation did not complete; see the log of flwr above.")
+        raise Unsupported("the secure aggregation did not complete: too few clients answered.")
     mean = dict(zip(names, map(torch.from_numpy, strategy.received), strict=True))
     return SecureSum(mean, masked)
 

@@ -8,6 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from fluoroscope.adversary import THREATS, observe
 from fluoroscope.attacks.crafted import Crafted, MediLeak, Recovered
 from fluoroscope.attacks.crafted.craft import FIRST
 from fluoroscope.errors import Misconfigured
@@ -17,7 +18,7 @@ from fluoroscope.federation.secure_aggregation import Participant, SecAgg, Sent,
 from fluoroscope.models import build
 from fluoroscope.rng import generator
 from fluoroscope.scores.recovery import Recovery, recovery
-from fluoroscope.types import Architecture, ImageSet, LocalTraining, PrivateBatch, State
+from fluoroscope.types import Architecture, ImageSet, LocalTraining, PrivateBatch, State, UpdateRecord
 
 Decoder = Callable[[Crafted, State], Recovered]
 Aggregation = Literal["secagg+", "plain sum"]
@@ -44,14 +45,14 @@ def cast(images: ImageSet, clients: int, each: int, seed: int, auxiliary: float 
     patients = list(by_patient.values())
     wanted = max(fewest, round(auxiliary * len(batch)))
     own, first = _share(patients, wanted), _share(patients, each)
-    rest = [i for patient in patients for i in patient]
-    fair = min(each, len(rest) // (clients - 1))
+    left = sum(map(len, patients))
+    fair = min(each, left // (clients - 1))
     if len(own) < wanted or len(first) < each or fair < 2:
         raise Misconfigured(
             f"{images.name} has {len(batch)} images: too few for a victim with {each}, {clients - 1} other clients and "
             f"{wanted} auxiliary images. Use fewer for the victim, or more data."
         )
-    others = [rest[i * fair : (i + 1) * fair] for i in range(clients - 1)]
+    others = [_share(patients, fair) for _ in range(clients - 1)]
     return Cast(tuple(batch.subset(held) for held in (first, *others)), batch.subset(own))
 
 
@@ -111,13 +112,17 @@ def steal(
             Sent(crafted.architecture, crafted.victim if i == victim else crafted.others)
             for i in range(len(participants))
         ]
-        mean = secure_round(participants, sent, server_round, seed, settings, mods).mean
-        names = (f"{FIRST}.weight", f"{FIRST}.bias")
-        update: dict[str, Tensor] = {name: mean[name] - crafted.victim[name].double() for name in names}
+        after = secure_round(participants, sent, server_round, seed, settings, mods).mean
     else:
-        update = _own_update(crafted, target, seed, server_round)
+        after = _own_state(crafted, target, seed, server_round)
     summed = time.perf_counter()
-    found = decoder(crafted, update)
+    names = (f"{FIRST}.weight", f"{FIRST}.bias")
+    before, after = ({name: state[name] for name in names} for state in (crafted.victim, after))
+    cohort = tuple(each.name for each in participants)
+    record = UpdateRecord(server_round, cohort, crafted.architecture, target.training, before, after)
+    seen = observe(record, THREATS.get("malicious-server"))
+    assert seen.update is not None
+    found = decoder(crafted, seen.update)
     ended = time.perf_counter()
     return scored(target, found, summed - began, ended - summed)
 
@@ -131,11 +136,10 @@ def scored(target: Participant, found: Recovered, round_seconds: float, seconds:
     return Stolen(target.name, found, score, int((~right).sum()), sure, round_seconds, seconds)
 
 
-def _own_update(crafted: Crafted, target: Participant, seed: int, server_round: int) -> dict[str, Tensor]:
-    """The plain sum of the crafted layers' updates: to it the others add exactly nothing, so they are not trained."""
+def _own_state(crafted: Crafted, target: Participant, seed: int, server_round: int) -> dict[str, Tensor]:
+    """After a plain sum of the updates: to the crafted layer's the others add exactly nothing, and are not trained."""
     rng = generator(seed, "client", target.name, "round", server_round)
-    after = local_training(build(crafted.architecture), crafted.victim, target.batch, target.training, rng).state
-    return {name: after[name] - crafted.victim[name] for name in (f"{FIRST}.weight", f"{FIRST}.bias")}
+    return local_training(build(crafted.architecture), crafted.victim, target.batch, target.training, rng).state
 
 
 def participants_of(clients: Sequence[PrivateBatch], training: Callable[[int], LocalTraining]) -> list[Participant]:

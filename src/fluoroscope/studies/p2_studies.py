@@ -109,7 +109,7 @@ enter(
         "p2/harvest",
         "Two victims in turn, round after round",
         "P2 section VI: over several rounds and victims the attacker harvests what one round leaves out.",
-        {size: [Leak(100, 140, rounds=r, victims=v) for r, v in ((1, 1), (2, 1), (2, 2), (4, 2))] for size in SIZES},
+        {size: [Leak(100, 120, rounds=r, victims=v) for r, v in ((1, 1), (2, 1), (2, 2), (4, 2))] for size in SIZES},
         draw.harvested,
     ),
     Study(

@@ -1,5 +1,6 @@
 """Bins that hold several images are opened one image at a time, as an invertible Bloom lookup table is."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -38,7 +39,8 @@ class Peeling:
     def __call__(self, crafted: Crafted, update: State) -> Recovered:
         sums = bin_sums(crafted, update)
         peel = _Peel(Table(sums, crafted))
-        steps = (*[partial(peel.believed, tolerance) for tolerance in self.tolerances], peel.mended, peel.likeliest)
+        steps: list[Callable[[], bool]] = [partial(peel.believed, tolerance) for tolerance in self.tolerances]
+        steps += [peel.mended, peel.likeliest]
         while peel.images < len(sums.coefficients) and any(step() for step in steps):
             pass
         return peel.solved(sums, crafted.auxiliary.shape[1:])
@@ -153,7 +155,7 @@ class _Peel:
             explained.index_add_(0, self._members[:, feature], values[:, None] * solved[:, probes])
         off = (sums.pixels[:, probes] - explained).norm(dim=1)
         own = (values[:, None] * solved[:, probes]).norm(dim=1)
-        share = (off[self._members] / own[:, None]).amax(1)
+        share: Tensor = (off[self._members] / own[:, None]).amax(1)
         return (1 - share).clamp(0, 1).float()
 
 
