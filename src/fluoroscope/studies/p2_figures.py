@@ -51,7 +51,8 @@ def compared(title: str, rows: Rows) -> Figure:
     kept = [row for row in rows if not row.failed]
     drawn = []
     for measure, label in (("ssim", "mean SSIM"), ("psnr", "mean PSNR, dB"), ("seconds", "seconds")):
-        series = {row["name"]: [Point(row["images"], _number(row, measure))] for row in kept}
+        names = dict.fromkeys(row["name"] for row in kept)
+        series = {n: [Point(row["images"], _number(row, measure)) for row in kept if row["name"] == n] for n in names}
         drawn.append(Panel(label, "images in the batch", label, series, log_y=measure == "seconds", joined=False))
     return panels(title, drawn)
 
@@ -83,7 +84,8 @@ def _lines(rows: Rows, measure: str, x: str) -> dict[str, list[Point]]:
 def _name(row: Row) -> str:
     steps = row["local_iterations"]
     kind = " mini-batches" if row["mini_batches"] else f" iteration{'s' if steps > 1 else ''}"
-    return f"{row['features']}, {row['decoder']}, {steps}{kind}, {row['aggregation']}"
+    size = "" if row["size"] == 28 else f", {row['size']} px"  # P2's other size
+    return f"{row['features']}, {row['decoder']}, {steps}{kind}, {row['aggregation']}{size}"
 
 
 def _number(row: Row, measure: str) -> float:

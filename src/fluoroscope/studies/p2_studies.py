@@ -93,7 +93,11 @@ enter(
         "MediLeak is better than DLG, Inverting Gradients and GradInversion, and a hundred times as fast. They do not "
         "change the model; here they see the victim's update by itself.",
         {
-            size: [Compared(name, 4) for name in ("medileak", "dlg", "inverting-gradients", "gradinversion")]
+            size: [
+                Compared(name, images)
+                for images in (1, 4)
+                for name in ("medileak", "dlg", "inverting-gradients", "gradinversion")
+            ]
             for size in SIZES
         },
         draw.compared,
