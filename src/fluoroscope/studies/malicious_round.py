@@ -47,7 +47,7 @@ def cast(images: ImageSet, clients: int, each: int, seed: int, auxiliary: float 
     own, first = _share(patients, wanted), _share(patients, each)
     left = sum(map(len, patients))
     fair = min(each, left // (clients - 1))
-    if len(own) < wanted or len(first) < each or fair < 2:
+    if len(own) < wanted or len(first) < each or fair < 1:
         raise Misconfigured(
             f"{images.name} has {len(batch)} images: too few for a victim with {each}, {clients - 1} other clients and "
             f"{wanted} auxiliary images. Use fewer for the victim, or more data."

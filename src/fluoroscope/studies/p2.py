@@ -26,6 +26,8 @@ CLIENTS = 5
 SHOWN = 6
 NEURONS = 64
 """For one small batch."""
+OUTPUTS = 10
+"""Of the network that is inverted: with two, an untrained LeNet-5 is sure of one class, and there is no gradient."""
 FEATURES: dict[str, Features] = {"brightness": Brightness(), "3 projections": SmoothProjections(3)}
 DECODERS: dict[str, Decoder] = {"adjacent": Adjacent(), "peeling": Peeling()}
 
@@ -170,7 +172,7 @@ class Compared:
         """A curious server's: it sees the victim's own update, without secure aggregation."""
         victims = held.clients[0]
         training = LocalTraining(Sgd(self.lr), len(victims), len(victims))
-        architecture = Architecture(self.model, found.channels, len(found.classes), self.size)
+        architecture = Architecture(self.model, found.channels, max(OUTPUTS, len(found.classes)), self.size)
         model = build(architecture, bench.seed)
         before = model.state_dict()
         rng = generator(bench.seed, "client", "client-1", "round", 1)

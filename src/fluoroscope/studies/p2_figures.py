@@ -40,7 +40,7 @@ def examples(title: str, rows: Rows) -> Figure:
     for row in rows:
         if row.failed:
             continue
-        where = f"{row['data']}, {row['size']} px"
+        where = f"{row['size']} px"
         for kind in ("originals", "recovered"):
             found[f"{where}: {kind}"] = [Tile(image.numpy(), "") for image in row.result.images[kind]]
     return gallery(title, found)

@@ -87,7 +87,8 @@ class MediLeak:
         if not push.size > 0:
             raise Unsupported(f"{agreed.name} gives the front no gradient; start it from other weights.")
         # The update of a neuron that fires for all images is lr entry reach push: as large as a sum lets through.
-        lean = abs(push.mean) / push.size
+        # Of few images the mean push may be far from that of many.
+        lean = min(1.0, abs(push.mean) / push.size + 3 / training.images**0.5)
         size = STEADY / self.neurons if self.steady else self.size * self.heaviest / training.images / max(lean, 0.25)
         reach = size / (training.optimiser.lr * self._entry * push.size)
         # The gate shuts when the mean push is upwards: the sign of the column sees to that.
