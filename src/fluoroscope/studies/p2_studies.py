@@ -50,7 +50,7 @@ def _table_1(size: Size) -> list[Leak]:
             Leak(m, 2 * m, local_iterations=5, mini_batches=True, aggregation="plain sum"),
             Leak(m, 2 * m, local_iterations=5, mini_batches=True),
         ]
-    large = (100,) if size == "small" else BATCHES
+    large = (100, 300) if size == "small" else BATCHES
     cells += [Leak(m, 2 * m if m < 500 else 1000, aggregation="plain sum", size=224, model="lenet5") for m in large]
     return cells
 
