@@ -117,7 +117,7 @@ def trained(
         stepper.zero_grad()
         F.cross_entropy(model(images[batch]), labels[batch]).backward()
         stepper.step()
-        if not all(p.isfinite().all() for p in model.parameters()):
+        if not all(value.isfinite().all() for value in model.state_dict().values()):
             return
         if step in STEPS:
             yield step, copy.deepcopy(model)

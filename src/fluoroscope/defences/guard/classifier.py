@@ -23,11 +23,13 @@ def classifier(layer: Layer) -> list[Reason]:
     if largest == 0:
         return []  # a head that starts at zero is a usual way to begin
     reasons = []
+    kept = layer.weight[norms >= EMPTY * largest]
+    pruned = float((kept == 0).double().mean()) > 0.3  # takes whole rows of a small head with it
     shrunk = (norms < largest / (10 * layer.units)) & (norms < SHRUNK)
     empty = float(((norms < EMPTY * largest) | shrunk).double().mean())
     entry = float(layer.weight.square().max() / layer.weight.square().sum())
     lead = float(layer.bias.max() - layer.bias.min())
-    if empty > 0:
+    if empty > 0 and not (pruned and len(kept) > 1):
         what = f"{empty:.0%} of the classes have next to no weights, while others have"
         reasons.append(_reason(layer, what, {"share of empty classes": empty}))
     elif entry > 0.95:

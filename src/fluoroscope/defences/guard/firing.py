@@ -5,6 +5,7 @@ point away from the images. Here the weights would fire, and the bias forbids it
 """
 
 import torch
+from torch import Tensor
 
 from fluoroscope.defences.guard.layers import Layer
 from fluoroscope.defences.guard.repetition import by_chance, concentration
@@ -29,12 +30,9 @@ def firing(layer: Layer) -> list[Reason]:
     weighted = seen @ layer.weight.T
     fires = (weighted + layer.bias > 0).double().mean(dim=0)
     dead, always = float((fires == 0).double().mean()), float((fires == 1).double().mean())
-    norms, length = layer.weight.norm(dim=1), float(seen.norm(dim=1).median())
-    # How far the weights have moved from a random start shows in their concentration; the bias has moved 1/|x| of it.
-    moved = max(concentration(layer.weight) - by_chance(layer.units, layer.inputs), 0.0) ** 0.5
-    plausible = BEYOND * norms * max(moved / max(length, 1e-6), 2 / layer.inputs**0.5)
     would_fire = (weighted > 0).double().mean(dim=0) > 0.5
-    shut = float(((fires == 0) & would_fire & (-layer.bias > plausible)).double().mean())
+    beyond = -layer.bias > _plausible(layer, seen) if dead > 0.98 else fires < 0
+    shut = float(((fires == 0) & would_fire & beyond).double().mean())
     numbers = {"share of units that never fire": dead, "share that always fire": always, "share shut by bias": shut}
     if dead > 0.98 and shut > 0.2:
         sentence = (
@@ -51,6 +49,17 @@ def firing(layer: Layer) -> list[Reason]:
     return reasons
 
 
+def _plausible(layer: Layer, seen: Tensor) -> Tensor:
+    """The largest bias that a random start and training on these inputs can give each unit.
+
+    How far the weights have moved from their start shows in their concentration; the bias has moved 1/|x| of that.
+    """
+    length = max(float(seen.norm(dim=1).median()), 1e-6)
+    moved = max(concentration(layer.weight) - by_chance(layer.units, layer.inputs), 0.0) ** 0.5
+    most: Tensor = layer.weight.norm(dim=1) * BEYOND * max(moved / length, 2 / layer.inputs**0.5)
+    return most
+
+
 def silence(state: State) -> list[Reason]:
     """Refuses biases that drown their weights, and normalised channels shifted to where no rectifier passes them."""
     reasons = []
@@ -60,12 +69,15 @@ def silence(state: State) -> list[Reason]:
             continue
         layer = name.removesuffix(".weight")
         if weight.ndim == 1:
-            share = float((bias < -SHUT * weight.abs() - 1e-3).double().mean())
+            # At their start, or out of all proportion: the scales of channels that training has killed lie apart.
+            alike = float(weight.std()) < 0.1 * float(weight.abs().mean()) or not weight.any()
+            alike = alike or float(-bias.max()) > 50 * float(weight.abs().max())
+            share = float((bias < -SHUT * weight.abs() - 1e-3).double().mean()) * alike
             what = "has shifted every channel below what a rectifier passes"
         else:
             share = float((bias.abs() > DOMINATES * weight.flatten(1).norm(dim=1)).double().mean())
             what = "has biases that drown whatever its weights say"
-        if share > 0.9 and bool(torch.isfinite(bias).all()):
+        if share > (0.99 if weight.ndim == 1 else 0.9) and bool(torch.isfinite(bias).all()):
             sentence = (
                 f"{layer} {what}: no image can change what it passes on. A server that sends this to all clients but "
                 "one reads that one's update out of the secure sum."

@@ -23,6 +23,7 @@ PRODUCTS = 4 * 10**9
 """Multiplications for one set of images: tenths of a second. Counted, not timed, so that a verdict is repeatable."""
 
 
+LARGEST = 1e9
 UNFIT = (RuntimeError, ValueError, IndexError, TypeError, AssertionError, NotImplementedError)
 """What networks say of images that they cannot take."""
 
@@ -40,6 +41,8 @@ class Layer:
     """What it reads of the client's images, and of the stand-ins: (samples, inputs) each. Empty where unknown."""
     last: bool
     """Makes the model's answer; no rectifier follows."""
+    pixels: bool = False
+    """Reads the image itself."""
     deep: bool = False
     """Reads what another dense layer made, and not an image or a map of one."""
     each: str = "image"
@@ -93,18 +96,27 @@ def _layers(traced: Traced, steps: Sequence[Step], shape: tuple[int, ...], image
             sets = [] if images is None else [images[:number].float()]
             for found, some in zip(seen, [*sets, stand_ins(shape, number)], strict=True):
                 found |= traced.inputs(some, wanted)
+    kept = {step.name: tuple(f[step.name] for f in seen if step.name in f and usable(f[step.name])) for step in chosen}
+    lost = [name for name, left in kept.items() if not left and any(name in found for found in seen)]
     return tuple(
         Layer(
             name=step.name.removesuffix(".weight"),
             weight=step.weight.float(),
             bias=torch.zeros(len(step.weight)) if step.bias is None else step.bias.detach().float(),
-            seen=tuple(found[step.name] for found in seen if step.name in found),
+            seen=kept[step.name] or ((likeness(step.weight.shape[1], 1),) if step.name in lost else ()),
             last=step.name == final,
+            pixels=step is steps[0] and step.each_image,
             deep=i > 0 and not (step.reads_map or step.whole_kernel or step.patches),
-            each="patch" if step.patches else "token" if step.kind == "dense" and len(step.given) > 1 else "image",
+            each="patch" if step.patches else "image" if step.each_image else "token",
+            imagined=step.name in lost,
         )
         for i, step in enumerate(chosen)
     )
+
+
+def usable(seen: Tensor) -> bool:
+    """Whether sums and squares of these values stay finite; those of a model that has diverged do not."""
+    return bool(torch.isfinite(seen).all()) and float(seen.abs().max()) < LARGEST
 
 
 def _affordable(steps: Sequence[Step], wanted: set[str], least: int) -> int:
@@ -135,6 +147,7 @@ def from_state(state: State, images: Tensor | None) -> Anatomy:
                 else torch.zeros(len(weight)),
                 seen=seen or (likeness(weight.shape[1], len(state[names[i - 1]]) if i else 1),),
                 last=name == names[-1],
+                pixels=bool(seen) and value.ndim == 2,
                 deep=name != dense[0],
                 imagined=not seen,
             )

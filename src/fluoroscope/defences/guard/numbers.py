@@ -50,7 +50,7 @@ def blank(anatomy: Anatomy) -> list[Reason]:
 def scale(layer: Layer) -> list[Reason]:
     """Refuses a single unit whose weights are hundreds of times those of its neighbours; divergence takes several."""
     ratio = uneven(layer.weight)
-    norms = layer.weight.norm(dim=1)
+    norms = layer.weight.double().norm(dim=1)
     large = int((norms > 10 * norms.median()).sum())
     if layer.units < 3 or layer.inputs < FEWEST or ratio < DROWNS or large > 1:
         return []
@@ -63,6 +63,6 @@ def scale(layer: Layer) -> list[Reason]:
 
 def uneven(weight: Tensor) -> float:
     """The largest norm of a row over the median one; rows of zeros do not count."""
-    norms = weight.norm(dim=1)
+    norms = weight.double().norm(dim=1)
     norms = norms[norms > 0]
     return float(norms.max() / norms.median()) if len(norms) >= max(3, len(weight) // 2) else 1.0

@@ -17,6 +17,7 @@ from fluoroscope.rng import generator
 SAME = 1e-3
 """Of a row's norm. Training from random weights never brings two rows this close."""
 MOST_ROWS, MOST_COLUMNS = 512, 4096
+COARSE = 64
 FEWEST, SHORTEST = 8, 12
 """Rows that are worth comparing, and values in each: short rows of coarse numbers meet by chance."""
 
@@ -28,7 +29,7 @@ def repetition(layer: Layer) -> list[Reason]:
         few = 2 if layer.last and what == "rows" else FEWEST
         if len(matrix) < few or matrix.shape[1] < SHORTEST:
             continue
-        copies = copied(matrix)
+        copies = copied(matrix) if not _coarse(matrix) else 0.0
         enough = 0.1 if what == "rows" else 0.5  # columns of coarse numbers can stay together as they began
         if copies >= enough and copies * len(matrix) >= min(few, 4):
             reasons.append(
@@ -45,6 +46,11 @@ def repetition(layer: Layer) -> list[Reason]:
     return reasons
 
 
+def _coarse(matrix: Tensor) -> bool:
+    """Rounded to a few values, as by quantisation, under which neighbours fall together."""
+    return 2 < len(torch.unique(sample(matrix))) <= COARSE
+
+
 def copied(matrix: Tensor) -> float:
     """The share of rows that equal another row to within a thousandth; rows of zeros do not count."""
     rows = sample(matrix)
@@ -57,12 +63,12 @@ def copied(matrix: Tensor) -> float:
     return float((apart.amin(dim=1) < SAME).double().mean())
 
 
-def concentration(weight: Tensor) -> float:
+def concentration(weight: Tensor, least: float = 0.0, directions: int | None = None) -> float:
     """The share of the rows' energy that lies in a handful of directions: .99 for noised bins, a tenth for fresh rows.
 
     Each row is scaled to norm 1, so neither order nor scale matters, and noise of a tenth of a row's norm is a
     hundredth of its energy. Bins over one feature need one direction or two, so a handful is 12, or fewer where the
-    layer is small.
+    layer is small. Where it is surely below `least`, 0 is returned, which saves the spectrum.
     """
     rows = sample(weight)
     norms = rows.norm(dim=1)
@@ -72,7 +78,10 @@ def concentration(weight: Tensor) -> float:
         return 0.0
     rows = rows / rows.norm(dim=1, keepdim=True)
     gram = (rows @ rows.T if k <= d else rows.T @ rows).double()
-    return float(torch.linalg.eigvalsh(gram)[-handful(k, d) :].sum() / k)
+    few = handful(k, d) if directions is None else directions
+    if float((few * gram.square().sum()).sqrt()) < least * k:  # Cauchy and Schwarz
+        return 0.0
+    return float(torch.linalg.eigvalsh(gram)[-few:].sum() / k)
 
 
 def by_chance(k: int, d: int) -> float:

@@ -18,18 +18,19 @@ from fluoroscope.defences.guard.repetition import columns, concentration
 from fluoroscope.defences.guard.verdict import Reason
 from fluoroscope.rng import generator
 
-FEW_DIRECTIONS = 0.85
-"""Share of the energy. Noise of a third of a row's norm leaves .9; honest training leaves its random start visible."""
+FEW_DIRECTIONS = 0.92
+"""Share of the energy. Noise of a quarter of a row's norm leaves .94; honest training leaves more of its start."""
 NESTED, STRICTLY = 0.9, 0.97
 STEPS = 6
 """Different heights that make a staircase."""
-SHARE, MOST = 0.2, 0.8
+SHARE, MOST = 0.2, 0.7
 """Of the units that must stand on one; more of them where the other evidence is weaker."""
-PARALLEL = 0.98
-"""Cosine of two units of a family; noise of a seventh of the norm leaves .98."""
+PARALLEL = 0.985
+"""Cosine of two units of a family; noise of a tenth of the norm leaves .99."""
 FEW_IN_SPAN = 0.985
 MOST_MEMBERS = 512
-FEWEST = 8
+APART = 3.0
+FEWEST, SMALLEST_FAMILY = 8, 10
 MOST_UNITS = 192
 EDGE = 0.02
 """A unit divides the images if it fires for more than this share of them, and not for more than all but this."""
@@ -53,25 +54,48 @@ def staircase(layer: Layer) -> list[Reason]:
         return []  # deep in a model that has diverged, the units that were left alive drive all others
     scales = [10.0 ** (power / 2) for power in range(-6, 7)] if layer.imagined else [1.0]
     sums = [s * (seen @ layer.weight.T) + layer.bias for seen in layer.seen for s in scales]
-    few = concentration(layer.weight)
-    if few >= FEW_DIRECTIONS:
+    few = concentration(layer.weight, FEW_DIRECTIONS)
+    if few >= FEW_DIRECTIONS and set_apart(layer, layer.weight):
         found = max((stairs(some) for some in sums), key=lambda s: s.share)
-        if found.share >= SHARE:
+        if found.share >= (MOST if layer.deep else SHARE):
             return [_reason(layer, found, few, 1.0)]
     members = family(layer.weight)
-    if len(members) >= FEWEST:
+    if len(members) >= max(SMALLEST_FAMILY, layer.units // 20) and set_apart(layer, layer.weight[members], members):
         found = max((stairs(some[:, members], STRICTLY) for some in sums), key=lambda s: s.share)
         # Units that training has made parallel switch at about one place; bins at as many as there are units.
-        if found.share >= MOST and found.steps >= min(len(members) // 4, 12):
+        if found.share >= MOST and found.steps >= min(len(members) // 2, 16):
             return [_reason(layer, found, few, len(members) / layer.units)]
     if layer.deep or layer.imagined:
         return []
     for seen, some in zip(layer.seen, sums, strict=True):
         # Weights on pixels that are always black hide the pattern from the first test, but change nothing.
-        few, found = concentration(layer.weight @ span(seen)), stairs(some, STRICTLY)
-        if few >= FEW_IN_SPAN and found.share >= MOST:
+        visible = layer.weight @ span(seen)
+        few, found = concentration(visible, FEW_IN_SPAN), stairs(some, STRICTLY)
+        if few >= FEW_IN_SPAN and found.share >= MOST and set_apart(layer, visible):
             return [_reason(layer, found, few, 1.0)]
     return []
+
+
+def set_apart(layer: Layer, rows: Tensor, members: Tensor | None = None) -> bool:
+    """Whether something was done to tell parallel units apart: thresholds far from each other, or one more direction.
+
+    Where training has made units parallel, their biases have moved with them, and thresholds differ by what is left of
+    the start: 1/sqrt(inputs) of a norm. Asked of layers on pixels only: on faint features even that divides images.
+    """
+    if not layer.pixels:
+        return True
+    chosen = slice(None) if members is None else members
+    bias, norms = layer.bias[chosen].double(), layer.weight[chosen].double().norm(dim=1).clamp_min(1e-30)
+    directions = F.normalize(rows.double(), dim=1)
+    _, vectors = torch.linalg.eigh(directions @ directions.T)
+    main = F.normalize(directions.T @ vectors[:, -1], dim=0)
+    along = rows.double() @ main
+    thresholds = (bias / torch.where(along == 0, torch.inf, along)).sort().values
+    middle = thresholds[3 * len(thresholds) // 4] - thresholds[len(thresholds) // 4]
+    rest = rows.double() - along[:, None] * main
+    natural = layer.inputs**-0.5
+    unused = float((bias / norms).abs().median()) < 0.1 * natural  # the thresholds stand in the weights: ratios
+    return unused or float(middle) > APART * natural or concentration(rest) > 0.95
 
 
 def _reason(layer: Layer, found: Stairs, few: float, part: float) -> Reason:
@@ -104,7 +128,8 @@ def span(seen: Tensor) -> Tensor:
     kept = energies > 1e-6 * energies[-1].clamp_min(1e-30)
     kept[: -len(seen) // 2] = False
     basis = differences.T @ vectors[:, kept]
-    return basis / basis.norm(dim=0).clamp_min(1e-30)
+    scaled: Tensor = basis / basis.norm(dim=0).clamp_min(1e-30)
+    return scaled
 
 
 def stairs(sums: Tensor, nested: float = NESTED) -> Stairs:

@@ -66,6 +66,11 @@ class Step:
         return self.made[-1] * self.made[-2] == 1 or (covers and self.stride != self.kernel)
 
     @property
+    def each_image(self) -> bool:
+        """Sees an image as a whole, once."""
+        return self.whole_kernel or (self.kind == "dense" and len(self.given) == 1)
+
+    @property
     def patches(self) -> bool:
         """A convolution that reads each pixel once: a dense layer a patch."""
         return self.kind == "conv" and self.stride == self.kernel and max(self.kernel) > 1 and self.groups == 1

@@ -6,11 +6,11 @@ import torch
 from torch import Tensor
 
 from fluoroscope.defences.guard.layers import Layer
-from fluoroscope.defences.guard.repetition import sample
+from fluoroscope.defences.guard.repetition import concentration, sample
 from fluoroscope.defences.guard.verdict import Reason
 
 FEWEST, SHORTEST = 16, 64
-EXPLAINED, OPPOSED = 0.75, -0.5
+EXPLAINED, OPPOSED, PARALLEL = 0.75, -0.5, 0.15
 UNIFORM = 0.4
 """Variance of a count over rows, in units of what chance gives: chance itself stays above .5 for 64 rows."""
 
@@ -86,8 +86,8 @@ def _biases(layer: Layer) -> list[Reason]:
         return []
     found = min((_prediction(layer, seen) for seen in layer.seen), key=lambda f: f[1])
     explained, slope = found
-    if explained < EXPLAINED or slope > OPPOSED:
-        return []
+    if explained < EXPLAINED or slope > OPPOSED or concentration(layer.weight, directions=1) > PARALLEL:
+        return []  # of parallel rows anything can be predicted
     return [
         Reason(
             "tuned biases",
@@ -103,15 +103,15 @@ def _biases(layer: Layer) -> list[Reason]:
 
 def _prediction(layer: Layer, seen: Tensor) -> tuple[float, float]:
     """Share of the biases' variance that is explained, and their correlation with the sums over the mean image."""
+    norms = layer.weight.norm(dim=1).clamp_min(1e-30)
+    weight, bias = layer.weight / norms[:, None], (layer.bias / norms).double()  # so that no unit counts for many
     mean = seen.mean(dim=0)
     components = min(6, layer.units // 8)
     differences = seen - mean
     _, vectors = torch.linalg.eigh(differences @ differences.T)
-    main = layer.weight @ (differences.T @ vectors[:, -components:])
-    known = torch.stack([layer.weight @ mean, *main.T, layer.weight.norm(dim=1)], dim=1).double()
-    known = torch.cat([known, torch.ones(layer.units, 1, dtype=torch.float64)], dim=1)
+    main = weight @ (differences.T @ vectors[:, -components:])
+    known = torch.stack([weight @ mean, *main.T, torch.ones(layer.units)], dim=1).double()
     scale = known.norm(dim=0).clamp_min(1e-30)
-    bias = layer.bias.double()
     fitted = known / scale @ torch.linalg.lstsq(known / scale, bias[:, None], driver="gelsd").solution
     left = float((bias - fitted[:, 0]).var() / bias.var())
     sums = known[:, 0]
