@@ -99,7 +99,12 @@ def test_the_gate_is_open_for_all_before_training():
     assert (hidden > 0).all()
 
 
-@pytest.mark.parametrize("name", list(MODELS))
+SLOW = {"resnet18-sigmoid"}  # stride 1 everywhere
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in MODELS]
+)
 def test_before_every_network_the_front_is_given_a_gradient(name):
     victims = phantoms(4, 3, size=32)
     sent = crafted(MediLeak(40), 4, name, size=32)
