@@ -1,12 +1,13 @@
 """The guard on crafted and on honest models: misses, false alarms, milliseconds, `python -m benchmarks guard`.
 
 Each model is judged as a network, as a file (a state dict, whose architecture has to be recognised), both without
-anything agreed (half of the honest ones as files); one in four also as arrays against the agreed network.
+anything agreed; one in four also as arrays against the agreed network. Half of the honest models are enough.
 """
 
 import statistics
 from collections import Counter
 from collections.abc import Iterator
+from itertools import islice
 
 import torch
 from torch import Tensor
@@ -46,7 +47,7 @@ def measured(cases: Iterator[Case], refuse: bool) -> None:
     kinds, reasons, counts, seconds = Counter(), Counter(), Counter(), []
     for i, case in enumerate(cases):
         kinds[case.kind.split("/")[0]] += 1
-        for way in WAYS if i % 4 == 0 else WAYS[: 2 if refuse or i % 2 else 1]:
+        for way in WAYS if i % 4 == 0 else WAYS[:2]:
             counts[way] += 1
             verdict = judged(case, way)
             seconds.append(verdict.seconds)
@@ -75,7 +76,7 @@ def main() -> None:
             taken = [inspect(model, images=images).seconds for _ in range(3)]
             print(f"ResNet-18, {size} px, {what}: {min(taken):.2f} s (bar 1)", flush=True)
     measured(crafted(aux), refuse=True)
-    measured(honest(aux), refuse=False)
+    measured(islice(honest(aux), 0, None, 2), refuse=False)
 
 
 if __name__ == "__main__":

@@ -6,8 +6,6 @@ from fluoroscope.defences.guard.layers import Layer
 from fluoroscope.defences.guard.verdict import Reason
 
 FEWEST_INPUTS = 8
-EMPTY = 1e-4
-"""Of the largest row: training moves every class of a softmax, so no row stays this far behind another."""
 SHRUNK = 0.05
 """A norm below any initialisation's; a softmax that trains one row moves the others by at least 1/classes of that."""
 FORCED = 10.0
@@ -23,10 +21,9 @@ def classifier(layer: Layer) -> list[Reason]:
     if largest == 0:
         return []  # a head that starts at zero is a usual way to begin
     reasons = []
-    kept = layer.weight[norms >= EMPTY * largest]
+    kept = layer.weight[norms > 0]
     pruned = float((kept == 0).double().mean()) > 0.3  # takes whole rows of a small head with it
-    shrunk = (norms < largest / (10 * layer.units)) & (norms < SHRUNK)
-    empty = float(((norms < EMPTY * largest) | shrunk).double().mean())
+    empty = float(((norms < largest / (10 * layer.units)) & (norms < SHRUNK)).double().mean())
     entry = float(layer.weight.square().max() / layer.weight.square().sum())
     lead = float(layer.bias.max() - layer.bias.min())
     if empty > 0 and not (pruned and len(kept) > 1):

@@ -23,13 +23,13 @@ FEW_DIRECTIONS = 0.92
 NESTED, STRICTLY = 0.9, 0.97
 STEPS = 6
 """Different heights that make a staircase."""
-SHARE, MOST = 0.2, 0.7
+SHARE, HALF, MOST = 0.2, 0.5, 0.7
 """Of the units that must stand on one; more of them where the other evidence is weaker."""
 PARALLEL = 0.985
 """Cosine of two units of a family; noise of a tenth of the norm leaves .99."""
 FEW_IN_SPAN = 0.985
 MOST_MEMBERS = 512
-APART = 3.0
+APART, COINCIDE = 3.0, 0.003
 FEWEST, SMALLEST_FAMILY = 8, 10
 MOST_UNITS = 192
 EDGE = 0.02
@@ -57,10 +57,14 @@ def staircase(layer: Layer) -> list[Reason]:
     few = concentration(layer.weight, FEW_DIRECTIONS)
     if few >= FEW_DIRECTIONS and set_apart(layer, layer.weight):
         found = max((stairs(some) for some in sums), key=lambda s: s.share)
-        if found.share >= (MOST if layer.deep else SHARE):
+        if found.share >= (HALF if layer.deep and layer.each == "image" else SHARE):
             return [_reason(layer, found, few, 1.0)]
     members = family(layer.weight)
-    if len(members) >= max(SMALLEST_FAMILY, layer.units // 20) and set_apart(layer, layer.weight[members], members):
+    if (
+        not layer.deep
+        and len(members) >= max(SMALLEST_FAMILY, layer.units // 20)
+        and set_apart(layer, layer.weight[members], members)
+    ):
         found = max((stairs(some[:, members], STRICTLY) for some in sums), key=lambda s: s.share)
         # Units that training has made parallel switch at about one place; bins at as many as there are units.
         if found.share >= MOST and found.steps >= min(len(members) // 2, 16):
@@ -79,23 +83,31 @@ def staircase(layer: Layer) -> list[Reason]:
 def set_apart(layer: Layer, rows: Tensor, members: Tensor | None = None) -> bool:
     """Whether something was done to tell parallel units apart: thresholds far from each other, or one more direction.
 
-    Where training has made units parallel, their biases have moved with them, and thresholds differ by what is left of
-    the start: 1/sqrt(inputs) of a norm. Asked of layers on pixels only: on faint features even that divides images.
+    Where training has made units parallel, their biases have moved with them. Their thresholds then differ by what is
+    left of the start: on pixels 1/sqrt(inputs) of a norm, elsewhere next to nothing of what the images differ by.
     """
-    if not layer.pixels:
-        return True
     chosen = slice(None) if members is None else members
     bias, norms = layer.bias[chosen].double(), layer.weight[chosen].double().norm(dim=1).clamp_min(1e-30)
+    natural = layer.inputs**-0.5
+    if float((bias / norms).abs().median()) < 0.1 * natural:
+        return True  # unused: the thresholds stand in the weights, as those of ratios do
     directions = F.normalize(rows.double(), dim=1)
     _, vectors = torch.linalg.eigh(directions @ directions.T)
     main = F.normalize(directions.T @ vectors[:, -1], dim=0)
     along = rows.double() @ main
-    thresholds = (bias / torch.where(along == 0, torch.inf, along)).sort().values
-    middle = thresholds[3 * len(thresholds) // 4] - thresholds[len(thresholds) // 4]
-    rest = rows.double() - along[:, None] * main
-    natural = layer.inputs**-0.5
-    unused = float((bias / norms).abs().median()) < 0.1 * natural  # the thresholds stand in the weights: ratios
-    return unused or float(middle) > APART * natural or concentration(rest) > 0.95
+    apart = _middle(bias / torch.where(along == 0, torch.inf, along))
+    if layer.pixels:
+        rest = rows.double() - along[:, None] * main
+        return apart > APART * natural or concentration(rest) > 0.95
+    if layer.imagined or rows.shape[1] != layer.inputs:
+        return True
+    return any(apart > COINCIDE * _middle(seen.double() @ main) for seen in layer.seen)
+
+
+def _middle(values: Tensor) -> float:
+    """The range of the middle half."""
+    ordered = values.sort().values
+    return float(ordered[3 * len(values) // 4] - ordered[len(values) // 4])
 
 
 def _reason(layer: Layer, found: Stairs, few: float, part: float) -> Reason:
