@@ -91,7 +91,7 @@ def set_apart(layer: Layer, rows: Tensor, members: Tensor | None = None) -> bool
     natural = layer.inputs**-0.5
     if float((bias / norms).abs().median()) < 0.1 * natural:
         return True  # unused: the thresholds stand in the weights, as those of ratios do
-    directions = F.normalize(rows.double(), dim=1)
+    directions = F.normalize(rows[:MOST_MEMBERS].double(), dim=1)  # some are enough to find the main direction by
     _, vectors = torch.linalg.eigh(directions @ directions.T)
     main = F.normalize(directions.T @ vectors[:, -1], dim=0)
     along = rows.double() @ main
