@@ -22,6 +22,8 @@ from fluoroscope.models.recognition import recognised
 from fluoroscope.types import Architecture
 
 SOURCES = {(1, 28): "phantom/chest", (3, 32): "phantom/fundus", (1, 32): "phantom/brain"}
+SEED = 777
+"""The guard's thresholds were set on models of other seeds."""
 WAYS = ("network", "file", "agreed")
 
 
@@ -75,8 +77,9 @@ def main() -> None:
         for what, images in (("stand-ins", None), ("64 images of the client's", torch.rand(64, 3, size, size))):
             taken = [inspect(model, images=images).seconds for _ in range(3)]
             print(f"ResNet-18, {size} px, {what}: {min(taken):.2f} s (bar 1)", flush=True)
-    measured(crafted(aux), refuse=True)
-    measured(islice(honest(aux), 0, None, 2), refuse=False)
+    torch.manual_seed(SEED)  # of layers that are left as torch makes them
+    measured(crafted(aux, SEED), refuse=True)
+    measured(islice(honest(aux, SEED), 0, None, 2), refuse=False)
 
 
 if __name__ == "__main__":
