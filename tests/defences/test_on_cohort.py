@@ -7,7 +7,8 @@ from dp_accounting.rdp import RdpAccountant
 
 from fluoroscope.defences import Participation
 from fluoroscope.defences.global_dp import GlobalDp
-from fluoroscope.defences.metric_privacy import MetricPrivacy, distance
+from fluoroscope.defences.distance import distance
+from fluoroscope.defences.metric_privacy import MetricPrivacy
 from fluoroscope.errors import Misconfigured
 from fluoroscope.types import LocalTraining, Sgd
 from tests.defences.records import rng
@@ -28,7 +29,7 @@ def test_global_dp_clips_each_and_noises_the_mean():
     for update in clipped:
         assert float(torch.cat([v.flatten() for v in update.values()]).norm()) == pytest.approx(5.0, rel=1e-4)
     mean = {name: torch.stack([u[name] for u in clipped]).mean(0) for name in clipped[0]}
-    noise = torch.cat([(defence.released(mean, clipped, rng())[n] - mean[n]).flatten() for n in mean])
+    noise = torch.cat([(defence.released(mean, clipped, rng()).update[n] - mean[n]).flatten() for n in mean])
     assert float(noise.std()) == pytest.approx(0.2 * 5 / 4, rel=0.05)
 
 
@@ -59,17 +60,21 @@ def test_the_distance_is_the_slow_loop_s(layers):
 def test_metric_privacy_scales_by_the_distance(scale, power):
     defence, cohort = MetricPrivacy(5.0, 0.2, scale), updates(4, 0.01)
     mean = cohort[0]
-    noise = torch.cat([(defence.released(mean, cohort, rng())[n] - mean[n]).flatten() for n in mean])
+    noise = torch.cat([(defence.released(mean, cohort, rng()).update[n] - mean[n]).flatten() for n in mean])
     assert float(noise.std()) == pytest.approx(0.2 * 5 / 4 * distance(cohort, "arrays") ** power, rel=0.05)
 
 
 def test_identical_clients_need_no_noise():
     cohort = updates(1) * 3
-    released = MetricPrivacy(scale="inverse").released(cohort[0], cohort, rng())
+    released = MetricPrivacy(scale="inverse").released(cohort[0], cohort, rng()).update
     assert all(torch.equal(released[name], value) for name, value in cohort[0].items())
 
 
 def test_metric_privacy_says_that_it_is_not_differential_privacy():
-    assert "not differential privacy" in MetricPrivacy().claim(Participation(TRAINING, 1, 3, 1 / 3)).statement
+    claim = MetricPrivacy(clip=5, multiplier=0.01).claim(Participation(TRAINING, 1, 3, 1 / 3))
+    # sqrt(2 ln(1.25 / 1e-5)) * 3 / (5 * 0.01): the mean's distance in units of the noise, P3 definition 6
+    assert "epsilon = 290.7 divided by that round's d" in claim.statement
+    for words in ("not differential privacy", "epsilon * r", "not itself protected"):
+        assert words in claim.statement
     with pytest.raises(Misconfigured, match="inverse or direct"):
         MetricPrivacy(scale="sideways")

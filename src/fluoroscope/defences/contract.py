@@ -55,15 +55,31 @@ class OnUpdate(Defence, Protocol):
         ...
 
 
+@dataclass(frozen=True, eq=False)
+class Released:
+    """An aggregated update as it may leave, and what the server writes down about its noise."""
+
+    update: dict[str, Tensor]
+    noise: float
+    """Standard deviation."""
+    distance: float
+    """How far apart the clients were, as the defence measures it."""
+
+
 @runtime_checkable
 class OnCohort(Defence, Protocol):
     """Stands at an honest server, between the updates that arrive and the model that goes out."""
+
+    @property
+    def before_optimiser(self) -> bool:
+        """Whether the noise enters the mean, before the strategy's own optimiser, or the model that leaves it."""
+        ...
 
     def received(self, update: State) -> dict[str, Tensor]:
         """One client's update as it may enter the mean."""
         ...
 
-    def released(self, update: State, cohort: Sequence[State], rng: torch.Generator) -> dict[str, Tensor]:
+    def released(self, update: State, cohort: Sequence[State], rng: torch.Generator) -> Released:
         """The aggregated update as it may leave, given what `received` made of each client's."""
         ...
 

@@ -5,14 +5,17 @@ from collections.abc import Iterable
 import torch
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
-from flwr.serverapp.strategy import Strategy
+from flwr.serverapp.strategy import FedAvgM, Strategy
 from torch import Tensor
 
-from fluoroscope.defences import OnCohort
+from fluoroscope.defences import OnCohort, Released
 from fluoroscope.federation.messages import to_arrays, to_state
-from fluoroscope.federation.wrapper import Wrapper
+from fluoroscope.federation.wrapper import Wrapper, innermost
 from fluoroscope.rng import generator
 from fluoroscope.types import State
+
+NOISE, DISTANCE = "cohort-noise", "cohort-distance"
+"""What the round's metrics say of it."""
 
 
 class DefendedCohort(Wrapper):
@@ -27,26 +30,43 @@ class DefendedCohort(Wrapper):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         self._before = to_state(arrays)
+        core = innermost(self.inner)
+        if isinstance(core, FedAvgM):
+            # It measures the clients' way from its own model, not from the noised one that they were sent: so the noise
+            # of every round would enter its momentum with the next.
+            core.current_arrays = arrays
         return self.inner.configure_train(server_round, arrays, config, grid)
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        replies, cohort = list(replies), []
-        for reply in replies:
-            for key, record in list(reply.content.array_records.items()):
-                update = self.defence.received(self._change(to_state(record)))
-                reply.content[key] = to_arrays(self._moved(update))
-                cohort.append(update)
+        replies = list(replies)
+        places = [(reply.content, key) for reply in replies for key in list(reply.content.array_records)]
+        cohort = [self.defence.received(self._change(to_state(content[key]))) for content, key in places]  # type: ignore[arg-type]
+        rng = generator(self.seed, "cohort defence", "round", server_round)
+        # The same noise on every client's update is that noise on their mean.
+        nothing = {name: torch.zeros_like(value) for name, value in self._before.items()}
+        early = self.defence.released(nothing, cohort, rng) if self.defence.before_optimiser and cohort else None
+        for (content, key), update in zip(places, cohort, strict=True):
+            content[key] = to_arrays(self._moved(update if early is None else _sum(update, early.update)))
         arrays, metrics = self.inner.aggregate_train(server_round, replies)
         if arrays is None:
             return None, metrics
-        rng = generator(self.seed, "cohort defence", "round", server_round)
-        released = self.defence.released(self._change(to_state(arrays)), cohort, rng)
-        return to_arrays(self._moved(released)), metrics
+        change = self._change(to_state(arrays))
+        released = early or self.defence.released(change, cohort, rng)
+        left = arrays if early else to_arrays(self._moved(released.update))
+        return left, _told(metrics, released)
 
     def _change(self, state: State) -> dict[str, Tensor]:
         return {name: value - self._before[name] for name, value in state.items()}
 
     def _moved(self, update: State) -> dict[str, Tensor]:
         return {name: (self._before[name] + change).to(torch.float32) for name, change in update.items()}
+
+
+def _sum(a: State, b: State) -> dict[str, Tensor]:
+    return {name: value + b[name] for name, value in a.items()}
+
+
+def _told(metrics: MetricRecord | None, released: Released) -> MetricRecord:
+    return MetricRecord({**(metrics or {}), NOISE: released.noise, DISTANCE: released.distance})

@@ -18,7 +18,10 @@ def claimed(task: Task, training: LocalTraining, rounds: int) -> PrivacyClaim:
     sampled = max(1, int(len(held) * task.plan.strategy.fraction))
     # The largest client among the smallest others: no cohort gives anyone more weight.
     largest = held[-1] / (held[-1] + sum(held[: sampled - 1]))
-    share = largest if task.plan.strategy.name in MEANS else None
+    name, cohort = task.plan.strategy.name, task.defence.cohort
+    # Noise on the mean makes all that a strategy does with it post-processing; a median is no mean.
+    bounded = name in MEANS or (cohort is not None and cohort.before_optimiser and name != "fedmedian")
+    share = largest if bounded else None
     return task.defence.claim(Participation(training, rounds, sampled, share))
 
 

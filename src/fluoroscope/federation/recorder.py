@@ -11,10 +11,11 @@ from flwr.serverapp.strategy import Strategy
 from torch import Tensor
 
 from fluoroscope.errors import BadInput
+from fluoroscope.federation.cohort import DISTANCE, NOISE
 from fluoroscope.federation.messages import to_state
 from fluoroscope.federation.privacy import claimed
 from fluoroscope.federation.progress import Progress
-from fluoroscope.federation.store import ClientEntry, RecordStore, RoundManifest
+from fluoroscope.federation.store import ClientEntry, CohortEntry, RecordStore, RoundManifest
 from fluoroscope.federation.strategies import server_state
 from fluoroscope.federation.task import Task
 from fluoroscope.federation.wrapper import Wrapper
@@ -33,6 +34,7 @@ class Recorder(Wrapper):
         self._config, self._asked = ConfigRecord(), 0
         self._began = 0.0
         self._clients: dict[str, ClientEntry] = {}
+        self._cohort: CohortEntry | None = None
         self._took_part = Counter(name for r in range(1, done + 1) for name in store.manifest(r).clients)
         self._files: dict[str, Future[str]] = {}
         # Beside the aggregation, which leaves a core free: recording then costs next to nothing.
@@ -62,6 +64,7 @@ class Recorder(Wrapper):
         if arrays is None:
             raise BadInput(f"round {this}: the strategy made nothing of {len(answers)} replies.")
         self._write(this, "global.safetensors", to_state(arrays))
+        self._cohort = _cohort(metrics)
         return arrays, metrics
 
     def configure_evaluate(
@@ -124,7 +127,7 @@ class Recorder(Wrapper):
         if remembered := server_state(self.inner):
             self._write(this, "server.safetensors", remembered)
         checksums = {name: written.result() for name, written in self._files.items()}
-        manifest = RoundManifest(this, self._clients, validation, checksums)
+        manifest = RoundManifest(this, self._clients, validation, checksums, self._cohort)
         self.store.commit(manifest, {"seconds": time.monotonic() - self._began})
         if self._clients:
             losses = [entry.loss for entry in self._clients.values()]
@@ -133,6 +136,12 @@ class Recorder(Wrapper):
 
 def _sender(reply: Message) -> int:
     return int(reply.content.config_records["sender"]["client"])  # type: ignore[arg-type]
+
+
+def _cohort(metrics: MetricRecord | None) -> CohortEntry | None:
+    if metrics is None or NOISE not in metrics:
+        return None
+    return CohortEntry(float(metrics[NOISE]), float(metrics[DISTANCE]))  # type: ignore[arg-type]
 
 
 def _utility(reply: Message) -> dict[str, float | None]:

@@ -45,6 +45,16 @@ class ClientEntry:
 
 
 @dataclass(frozen=True)
+class CohortEntry:
+    """What the server's defence did in a round."""
+
+    noise: float
+    """Standard deviation, of every parameter."""
+    distance: float
+    """How far apart the clients were. Computed from their updates: the server may know it, nobody else."""
+
+
+@dataclass(frozen=True)
 class RoundManifest:
     """One whole round, without its tensors."""
 
@@ -54,6 +64,8 @@ class RoundManifest:
     """Utility of the new global model on each client's validation images; empty where it was not evaluated."""
     files: dict[str, str]
     """SHA-256 by file name."""
+    cohort: CohortEntry | None = None
+    """Where a defence stood at the server."""
 
     @property
     def validation_accuracy(self) -> float | None:
