@@ -26,7 +26,7 @@ ALLOWED = {
     # An attacker simulates the client with the client's own code, on the network that it knows: docs/decisions/0007.
     "attacks": FOUNDATION | {"models", "federation.local_training"},
 }
-EVERYTHING = {"audit", "calibration", "cli", "studies"}
+EVERYTHING = {"audit", "calibration", "cells", "cli", "studies"}
 """Rooms that join the others. Nothing imports them but one another."""
 
 

@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from fluoroscope.attacks import ATTACKS
+from fluoroscope.cells import Result
 from fluoroscope.report.figures import Panel, Point, panels
-from fluoroscope.studies.study import Result, Study
+from fluoroscope.studies.study import Study
 
 RAN: list[int] = []
 """The cells that were really run, in order."""

@@ -7,13 +7,13 @@ import torch
 
 from fluoroscope.attacks.inversion.attack import Inversion
 from fluoroscope.attacks.inversion.initialisation import PriorImage
+from fluoroscope.cells import Bench
 from fluoroscope.data.phantoms.font import glyph
 from fluoroscope.federation.task import load_task
 from fluoroscope.scores.legibility import read
 from fluoroscope.studies import STUDIES, p1_federation
 from fluoroscope.studies.p1 import Inverted
 from fluoroscope.studies.p1_federation import Federation, Trained
-from fluoroscope.studies.study import Bench
 
 TINY = {
     "rounds": 1,

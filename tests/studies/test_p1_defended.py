@@ -2,9 +2,9 @@
 
 import pytest
 
+from fluoroscope.cells import Bench
 from fluoroscope.studies import STUDIES, p1_federation
 from fluoroscope.studies.p1_defended import NEAREST, Defended
-from fluoroscope.studies.study import Bench
 from tests.studies.test_p1 import TINY
 
 NOISE = (("percentile-gaussian", (("sigma0", 1000.0),)),)

@@ -8,11 +8,11 @@ from torch import nn
 
 from fluoroscope.attacks import ATTACKS
 from fluoroscope.attacks.inversion.distances import AdaptiveGaussian
+from fluoroscope.cells import Bench
 from fluoroscope.data import Request, load
 from fluoroscope.models import build
 from fluoroscope.studies import STUDIES
 from fluoroscope.studies.p4 import Configuration, converged, gradients
-from fluoroscope.studies.study import Bench
 from fluoroscope.studies.variance_gaussian import VarianceGaussian
 from fluoroscope.types import Architecture, Reconstruction
 

@@ -9,10 +9,9 @@ import torch
 from PIL import Image
 
 from fluoroscope.attacks import ATTACKS
+from fluoroscope.cells import CellStore, Result, key
 from fluoroscope.errors import BadInput, Unsupported
-from fluoroscope.studies.cells import CellStore, key
 from fluoroscope.studies.run import run, write_findings
-from fluoroscope.studies.study import Result
 from fluoroscope.studies.table import beside, common, markdown
 from fluoroscope.types import Knowledge
 from tests.studies.conftest import KILLED_AT, RAN, Counting

@@ -15,6 +15,7 @@ from fluoroscope.attacks.inversion.checkpoint import Checkpoint
 from fluoroscope.attacks.inversion.initialisation import Normal
 from fluoroscope.attacks.inversion.label_handling import Inferred, Known
 from fluoroscope.attacks.inversion.simulation import Objective
+from fluoroscope.cells import Bench, Result
 from fluoroscope.data import Request, load
 from fluoroscope.data.phantoms.font import glyph
 from fluoroscope.defences.percentile_gaussian import PercentileGaussian
@@ -24,7 +25,6 @@ from fluoroscope.scores.legibility import legibility, read
 from fluoroscope.scores.rdlv import mean_rdlv
 from fluoroscope.studies.p1_federation import SCALES, Federation, Scale, Trained
 from fluoroscope.studies.scoring import ImageScore, score
-from fluoroscope.studies.study import Bench, Result
 from fluoroscope.types import Capability, Observation, PrivateBatch, Reconstruction, UpdateRecord
 
 SHOWN = 2

@@ -13,6 +13,7 @@ from fluoroscope.attacks import ATTACKS, Attack
 from fluoroscope.attacks.inversion.attack import Inversion
 from fluoroscope.attacks.inversion.checkpoint import Checkpoint
 from fluoroscope.attacks.inversion.condensed import condensed
+from fluoroscope.cells import Bench, Result
 from fluoroscope.data.partition.p1 import TABLE_II
 from fluoroscope.errors import Unsupported
 from fluoroscope.federation.privacy import claimed
@@ -22,7 +23,6 @@ from fluoroscope.rng import generator
 from fluoroscope.scores.identifiability import chance, identify
 from fluoroscope.scores.rdlv import mean_rdlv, rdlv
 from fluoroscope.studies.p1_federation import SCALES, Federation, Named, Scale, Trained
-from fluoroscope.studies.study import Bench, Result
 from fluoroscope.types import Observation, PrivateBatch
 
 HIGH_RISK = 9

@@ -12,6 +12,7 @@ from fluoroscope.attacks import ATTACKS
 from fluoroscope.attacks.crafted import Adjacent, Brightness, MediLeak, Peeling, SmoothProjections, merged
 from fluoroscope.attacks.crafted.features import Features
 from fluoroscope.attacks.inversion.checkpoint import Checkpoint
+from fluoroscope.cells import Bench, Result
 from fluoroscope.data import Request, load
 from fluoroscope.federation.local_training import local_training
 from fluoroscope.models import build
@@ -19,7 +20,6 @@ from fluoroscope.rng import generator
 from fluoroscope.scores.downstream import downstream
 from fluoroscope.studies.malicious_round import Aggregation, Cast, Decoder, Stolen, cast, participants_of, scored, steal
 from fluoroscope.studies.scoring import score
-from fluoroscope.studies.study import Bench, Result
 from fluoroscope.types import Adam, Architecture, ImageSet, LocalTraining, PrivateBatch, Sgd, UpdateRecord
 
 CLIENTS = 5

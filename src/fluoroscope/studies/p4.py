@@ -19,6 +19,7 @@ from fluoroscope.attacks.inversion.label_handling import Optimised
 from fluoroscope.attacks.inversion.lbfgs import BatchedLbfgs
 from fluoroscope.attacks.inversion.optimisers import Adam
 from fluoroscope.attacks.inversion.simulation import Objective
+from fluoroscope.cells import Bench, Result
 from fluoroscope.data import Request, load
 from fluoroscope.federation.local_training import client_mode
 from fluoroscope.models import build
@@ -26,7 +27,6 @@ from fluoroscope.rng import generator
 from fluoroscope.scores.baselines import random_image
 from fluoroscope.scores.intervals import bootstrap_mean
 from fluoroscope.scores.similarity import mse, ssim
-from fluoroscope.studies.study import Bench, Result
 from fluoroscope.studies.variance_gaussian import VarianceGaussian
 from fluoroscope.types import Architecture, LocalTraining, Observation, PrivateBatch, Reconstruction, Sgd
 

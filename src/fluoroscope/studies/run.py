@@ -1,21 +1,14 @@
-"""Runs a study: every cell once, each kept as soon as it is finished, then findings, table and figure."""
+"""Runs a study's cells, then writes findings, table and figure."""
 
-import shutil
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fluoroscope import strict_json
-from fluoroscope.errors import Misconfigured, Unsupported
+from fluoroscope.cells import LOCAL, ONE_BY_ONE, Engine, OnProgress, run_cells
 from fluoroscope.report.figures import write
-from fluoroscope.studies.cells import CellStore, key
-from fluoroscope.studies.study import Bench, Cell, Result, Row, Rows, Size, Study
+from fluoroscope.studies.study import Row, Rows, Size, Study
 from fluoroscope.studies.table import markdown
-
-OnCell = Callable[[float, int, str], None]
-"""(cells done, of how many, what is running)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,26 +47,19 @@ def run(
     seed: int,
     data: str | None,
     out: Path,
-    on_cell: OnCell = lambda done, cells, what: None,
+    on_cell: OnProgress = lambda done, cells, what: None,
+    engine: Engine | None = None,
 ) -> Findings:
-    """The study's rows; `out` keeps finished cells for this study and for any other that shares them."""
-    grid, store = study.grid(size, data), CellStore(out / "cells")
-    rows: list[Row] = []
-    for number, cell in enumerate(grid):
-        what = ", ".join(str(value) for value in cell.settings.values() if value is not None)
+    """The study's rows; `out` keeps finished cells for this study and for any other that shares them.
 
-        def tell(fraction: float, number: int = number, what: str = what) -> None:
-            on_cell(number + fraction, len(grid), what)
-
-        tell(0.0)
-        try:
-            result, seconds, failed = *_finished(cell, seed, store, out, tell), None
-        except (Unsupported, Misconfigured) as problem:  # not kept: the next run tries again
-            if isinstance(problem, Misconfigured) and len(grid) == 1 + sum(row.failed is not None for row in rows):
-                raise  # no cell at all can be run like this
-            result, seconds, failed = Result({}), 0.0, str(problem)
-        rows.append(Row(cell.settings, result, study.paper(cell.settings), seconds, failed))
-        tell(1.0)
+    Without an engine, the cells of a study that is not parallel run one at a time with all threads.
+    """
+    grid = study.grid(size, data)
+    outcomes = run_cells(grid, seed, out, engine or (LOCAL if study.parallel else ONE_BY_ONE), on_cell)
+    rows = [
+        Row(cell.settings, outcome.result, study.paper(cell.settings), outcome.seconds, outcome.failed)
+        for cell, outcome in zip(grid, outcomes, strict=True)
+    ]
     return Findings(study, size, seed, rows)
 
 
@@ -87,18 +73,3 @@ def write_findings(findings: Findings, out: Path) -> dict[str, Path]:
     title = f"{findings.study.name}: {findings.study.title} ({findings.size} size, seed {findings.seed})"
     png, svg = write(findings.study.draw(title, findings.rows), folder / "figure")
     return {"findings": data, "table": table, "png": png, "svg": svg}
-
-
-def _finished(
-    cell: Cell, seed: int, store: CellStore, out: Path, tell: Callable[[float], None]
-) -> tuple[Result, float]:
-    name = key(cell, seed)
-    if found := store.load(name):
-        return found
-    checkpoint = out / "checkpoints" / name
-    began = time.perf_counter()
-    result = cell.run(Bench(seed, out, checkpoint, tell))
-    seconds = time.perf_counter() - began
-    store.save(name, cell.settings, result, seconds)
-    shutil.rmtree(checkpoint, ignore_errors=True)
-    return result, seconds

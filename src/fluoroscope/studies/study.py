@@ -1,66 +1,17 @@
 """A study is a declaration: a paper's claim, the cells that test it, the paper's numbers, how the rows are drawn."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Literal, Protocol, Self
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from matplotlib.figure import Figure
-from torch import Tensor
 
+from fluoroscope.cells import Cell, Result
 from fluoroscope.registry import Registry
 
 Size = Literal["small", "paper"]
 """Minutes on two cores, or the paper's scale."""
 Settings = Mapping[str, Any]
-
-
-@dataclass(frozen=True, eq=False)
-class Result:
-    """What one cell gave."""
-
-    measures: Mapping[str, float | int | None]
-    curves: Mapping[str, Sequence[float | None]] = field(default_factory=dict)
-    """By iteration: lists of one length."""
-    images: Mapping[str, Tensor] = field(default_factory=dict)
-    """What the figure shows."""
-
-
-@dataclass(frozen=True)
-class Bench:
-    """Where a cell works: a seed, a folder that later cells find again, and someone to tell how far it is."""
-
-    seed: int
-    folder: Path
-    """Shared by the cells of all studies that are run there: a federation is trained once."""
-    checkpoint: Path
-    """This cell's own, for an attack that is killed."""
-    on_progress: Callable[[float], None] = lambda fraction: None
-
-
-class Cell(Protocol):
-    """One setting: a frozen dataclass of plain values that, with the seed, decides the result."""
-
-    @property
-    def data(self) -> str:
-        """The source of its images."""
-        ...
-
-    @property
-    def attack(self) -> object:
-        """The attack with all its settings: a cell whose attack has changed is another cell."""
-        ...
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """The columns of its row."""
-        ...
-
-    def on(self, data: str) -> Self:
-        """The same on other images."""
-        ...
-
-    def run(self, bench: Bench) -> Result: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,6 +49,8 @@ class Study:
     """The numbers that the paper prints for a row with these settings; never a guess from a plot."""
     curves: bool = False
     """Whether the findings hold the curves by iteration."""
+    parallel: bool = False
+    """Whether its cells run side by side, each on one thread. Not where they are timed."""
 
     def grid(self, size: Size, data: str | None) -> list[Cell]:
         """The cells of a size, on a user's data where it is given; none twice."""

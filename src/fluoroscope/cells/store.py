@@ -17,8 +17,8 @@ from safetensors.torch import load_file, save_file
 
 from fluoroscope import strict_json
 from fluoroscope.attacks.inversion.digest import digest
+from fluoroscope.cells.cell import Cell, Result
 from fluoroscope.errors import BadInput
-from fluoroscope.studies.study import Cell, Result
 
 
 def key(cell: Cell, seed: int) -> str:

@@ -1,0 +1,112 @@
+"""Runs cells on an engine: every one once, each kept as soon as it is finished."""
+
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from fluoroscope.cells.cell import Cell, Result
+from fluoroscope.cells.local import Local
+from fluoroscope.cells.on_ray import Ray
+from fluoroscope.cells.store import CellStore, key
+from fluoroscope.cells.work import Ended, Failed, Job, WorkerDied
+from fluoroscope.errors import FluoroscopeError, Misconfigured, Unsupported
+
+OnProgress = Callable[[float, int, str], None]
+"""(cells done, with the parts of those that run, of how many, the one that has moved)."""
+LOCAL = Local()
+"""As many workers as there are cores, each with one thread."""
+ONE_BY_ONE = Local(1, threads=None)
+"""In this process with all of its threads, for cells that are timed."""
+
+
+class Engine(Protocol):
+    """What can run jobs. Only this process writes the store, so workers need not share its disk."""
+
+    def run(self, jobs: Sequence[Job], tell: Callable[[str, float], None]) -> Iterator[tuple[str, Ended]]:
+        """Each job's name with how it ended, as they end; `tell` hears (name, fraction) of the running ones."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """How a cell ended."""
+
+    result: Result
+    """Empty where it failed."""
+    seconds: float
+    """What the cell took, whenever it was run."""
+    failed: str | None = None
+    """Why there is no result, in a sentence. It is not kept: the next run tries again."""
+
+
+def engine_of(text: str) -> Engine:
+    """The engine of this name: local, local:4 (workers), ray, ray:ADDRESS."""
+    name, colon, rest = text.partition(":")
+    if name == "local" and (not colon or rest.isdecimal()):
+        return Local(int(rest) if colon else None)
+    if name == "ray" and (not colon or rest):
+        return Ray(rest or None)
+    raise Misconfigured(f"an engine is local, local:WORKERS, ray or ray:ADDRESS, not {text!r}.")
+
+
+def run_cells(
+    cells: Sequence[Cell],
+    seed: int,
+    out: Path,
+    engine: Engine = LOCAL,
+    on_progress: OnProgress = lambda done, cells, what: None,
+    keep_failures: bool = False,
+) -> list[Outcome]:
+    """The outcomes, in the order of the cells; `out` keeps the finished ones.
+
+    A cell that is Unsupported or Misconfigured, or whose workers die, has failed and the others go on; anything else
+    that it raises ends the run, as does Misconfigured where it is every cell's. With `keep_failures` nothing does.
+    """
+    store, folder = CellStore(out / "cells"), out.absolute()
+    names = [key(cell, seed) for cell in cells]
+    by_name = dict(zip(names, cells, strict=True))
+    told = dict.fromkeys(names, 0.0)
+    outcomes: dict[str, Outcome] = {}
+    problems: list[Exception] = []
+
+    def tell(name: str, fraction: float) -> None:
+        told[name] = fraction
+        settings = by_name[name].settings.values()
+        what = ", ".join(str(value) for value in settings if value is not None)
+        on_progress(sum(told[each] for each in names), len(names), what)
+
+    for name in by_name:
+        if found := store.load(name):
+            outcomes[name] = Outcome(*found)
+            tell(name, 1.0)
+    jobs = [
+        Job(name, cell, seed, folder, folder / "checkpoints" / name)
+        for name, cell in by_name.items()
+        if name not in outcomes
+    ]
+    with closing(engine.run(jobs, tell)) as endings:  # type: ignore[type-var]
+        for name, ended in endings:
+            if isinstance(ended, Failed):
+                if not (keep_failures or isinstance(ended.problem, Unsupported | Misconfigured | WorkerDied)):
+                    raise ended.problem
+                problems.append(ended.problem)
+                outcomes[name] = Outcome(Result({}), 0.0, _sentence(ended.problem))
+            else:
+                store.save(name, by_name[name].settings, ended.result, ended.seconds)
+                shutil.rmtree(out / "checkpoints" / name, ignore_errors=True)
+                outcomes[name] = Outcome(ended.result, ended.seconds)
+            tell(name, 1.0)
+    misconfigured = [problem for problem in problems if isinstance(problem, Misconfigured)]
+    if misconfigured and len(misconfigured) == len(by_name) and not keep_failures:
+        raise misconfigured[0]  # no cell at all can be run like this
+    return [outcomes[name] for name in names]
+
+
+def _sentence(problem: Exception) -> str:
+    if isinstance(problem, FluoroscopeError):
+        return str(problem)
+    first = str(problem).strip().partition("\n")[0].rstrip(".")
+    return f"{type(problem).__name__}: {first}." if first else f"{type(problem).__name__}."

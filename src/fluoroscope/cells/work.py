@@ -1,0 +1,111 @@
+"""One cell, run: the same function in this process, on a worker and on Ray."""
+
+import pickle
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+from fluoroscope.cells.cell import Bench, Cell, Result
+from fluoroscope.errors import FluoroscopeError
+
+ATTEMPTS = 2
+"""Workers that a cell is given before it has failed."""
+_TELL_EVERY = 0.2
+"""Seconds between two messages about how far a cell is."""
+
+
+class WorkerDied(FluoroscopeError):
+    """The process that ran a cell ended before the cell did."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """A cell that is not finished yet, and where it works."""
+
+    name: str
+    cell: Cell
+    seed: int
+    folder: Path
+    checkpoint: Path
+
+
+@dataclass(frozen=True, eq=False)
+class Finished:
+    """A cell's result, and the seconds that it took."""
+
+    result: Result
+    seconds: float
+
+
+@dataclass(frozen=True, eq=False)
+class Failed:
+    """What a cell raised."""
+
+    problem: Exception
+
+
+Ended = Finished | Failed
+Tell = Callable[[float], None]
+
+
+def work(job: Job, tell: Tell, threads: int | None) -> Ended:
+    """Run the cell on so many threads; None leaves their number as it is."""
+    began = time.perf_counter()
+    try:
+        with _limited(threads):
+            result = job.cell.run(Bench(job.seed, job.folder, job.checkpoint, tell))
+    except Exception as problem:
+        return Failed(problem)
+    return Finished(result, time.perf_counter() - began)
+
+
+def work_elsewhere(job: Job, tell: Tell, threads: int) -> bytes:
+    """The same in another process: how it ended, pickled, whatever it was.
+
+    By plain pickle. multiprocessing's own would send tensors through shared memory that ends with the worker.
+    """
+    ended = work(job, _now_and_then(tell), threads)
+    if isinstance(ended, Failed):
+        ended.problem.add_note("".join(traceback.format_exception(ended.problem)))
+    try:
+        sent = pickle.dumps(ended)
+        pickle.loads(sent)  # some exceptions can be written and not read
+    except Exception as problem:
+        what = ended.problem if isinstance(ended, Failed) else problem
+        sent = pickle.dumps(Failed(RuntimeError(f"{type(what).__name__}: {what}")))
+    return sent
+
+
+@contextmanager
+def _limited(threads: int | None) -> Iterator[None]:
+    """Float sums depend on the number of threads, torch's and the linear algebra's."""
+    if threads is None:
+        yield
+        return
+    before = torch.get_num_threads()
+    with threadpool_limits(limits=threads):
+        torch.set_num_threads(threads)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(before)
+
+
+def _now_and_then(tell: Tell) -> Tell:
+    """An attack tells of every iteration; a few times a second are enough."""
+    last = 0.0
+
+    def some(fraction: float) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last >= _TELL_EVERY:
+            last = now
+            tell(fraction)
+
+    return some
