@@ -9,7 +9,21 @@ import click
 import typer
 from rich.text import Text
 
-from fluoroscope.cli import attack, calibrate, console, data, demo, federate, inspect, medileak, records, study
+from fluoroscope.cli import (
+    attack,
+    calibrate,
+    compare,
+    console,
+    data,
+    demo,
+    federate,
+    gate,
+    inspect,
+    medileak,
+    records,
+    report,
+    study,
+)
 from fluoroscope.errors import FluoroscopeError
 
 STOPPED = 130
@@ -20,7 +34,8 @@ def program() -> typer.Typer:
     """All commands together."""
     app = typer.Typer(
         name="fluoroscope",
-        epilog="Start with: fluoroscope demo. Exit codes: 0 done, 1 a fault of the program, 2 wrong input, 3 refused.",
+        epilog="Start with: fluoroscope demo. Exit codes: 0 done, 1 a fault of the program, 2 wrong input, 3 refused, "
+        "4 failed a gate.",
         no_args_is_help=True,
         rich_markup_mode="rich",
         pretty_exceptions_enable=False,
@@ -33,7 +48,7 @@ def program() -> typer.Typer:
     ) -> None:
         """Measures what a medical federation leaks, and what stops it."""
 
-    for command in (demo, federate, data, records, attack, medileak, inspect, calibrate, study):
+    for command in (demo, federate, data, records, attack, medileak, inspect, calibrate, study, report, compare, gate):
         command.add_to(app)
     return app
 

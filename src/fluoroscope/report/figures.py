@@ -113,7 +113,7 @@ def panels(title: str, drawn: Sequence[Panel]) -> Figure:
     styles: dict[str, int] = {}
     grid = figure.subplots(rows, columns, squeeze=False)
     for axes, panel in zip(grid.flat, drawn, strict=False):
-        _draw_panel(axes, panel, styles)
+        draw_panel(axes, panel, styles)
     for unused in grid.flat[len(drawn) :]:
         unused.set_axis_off()
     handles = {label: h for axes in figure.axes for h, label in zip(*axes.get_legend_handles_labels(), strict=True)}
@@ -194,7 +194,8 @@ def write(figure: Figure, stem: Path) -> tuple[Path, Path]:
     return png, vector
 
 
-def _draw_panel(axes: Axes, panel: Panel, styles: dict[str, int]) -> None:
+def draw_panel(axes: Axes, panel: Panel, styles: dict[str, int]) -> None:
+    """The panel on its axes; `styles` remembers which name has which colour."""
     for name, points in panel.series.items():
         i = styles.setdefault(name, len(styles))  # a name keeps its colour from panel to panel
         seen = [point for point in points if math.isfinite(point.y)]

@@ -1,0 +1,169 @@
+"""The small figures of an audit's page, made from its findings."""
+
+from collections.abc import Sequence
+
+from fluoroscope.report.figures import COLOURS, Panel, Point
+from fluoroscope.report.findings import Cell, Curve, Kind
+from fluoroscope.report.metrics import KINDS, LEAKS, metric
+from fluoroscope.report.page import Picture
+from fluoroscope.report.small_multiples import Dot, Dots, cloud, curves, dots
+from fluoroscope.report.view import Placed, View, differing, named
+
+_ROC, _TSNE = "roc", "tsne"
+_ALL = "each cell"
+
+
+def by_defence(view: View) -> list[Picture]:
+    """One panel a score: what leaks under each defence, and the accuracy beside it."""
+    asked: list[tuple[Kind, str]] = [(kind, name) for kind, names in LEAKS.items() for name in names]
+    drawn = []
+    for kind, name in [*asked, ("federation", "accuracy")]:
+        cells = _scored(view.done(kind), name)
+        if not cells:
+            continue
+        keys = differing(cells, ("attack", "client"))
+        if len({named(cell, keys) for _, cell in cells}) > len(COLOURS):
+            keys = []
+        series: dict[str, list[Dot]] = {}
+        for _, cell in cells:
+            series.setdefault(named(cell, keys) or _ALL, []).append(_dot(cell.defence, cell, name))
+        present = [label for label in view.defences if any(cell.defence == label for _, cell in cells)]
+        title = f"{KINDS[kind]}: {metric(name).title}"
+        drawn.append(
+            Picture(
+                dots(Dots(title, metric(name).title, present, series, _levels(cells, name))),
+                f"{title} by defence, with intervals. The table has the same numbers.",
+            )
+        )
+    return drawn
+
+
+def rdlv(view: View) -> list[Picture]:
+    """RDLV over the rounds, a line a client; of one round, by client."""
+    cells = _scored(view.done("reconstruction"), "rdlv")
+    keys = differing(cells)
+    others = [key for key in keys if key != "round"]
+    if "round" in keys:
+        drawn = []
+        for label in view.defences:
+            series: dict[str, list[Point]] = {}
+            for _, cell in cells:
+                if cell.defence == label and isinstance(cell.settings.get("round"), int | float):
+                    point = _point(float(cell.settings["round"]), cell, "rdlv")
+                    series.setdefault(named(cell, others) or "RDLV", []).append(point)
+            ordered = {name: sorted(points, key=lambda point: point.x) for name, points in series.items()}
+            if ordered:
+                panel = Panel(f"Defence: {label}", "round", "RDLV", ordered, {"no better than the prior": 0.0})
+                drawn.append(Picture(curves(panel), f"RDLV by round and client under {label}, with intervals."))
+        return drawn
+    if "client" not in keys:
+        return []
+    by_client: dict[str, list[Dot]] = {}
+    for _, cell in cells:
+        by_client.setdefault(cell.defence, []).append(_dot(str(cell.settings.get("client")), cell, "rdlv"))
+    clients = list(dict.fromkeys(str(cell.settings.get("client")) for _, cell in cells))
+    title = "RDLV by client"
+    return [Picture(dots(Dots(title, "RDLV", clients, by_client, _levels(cells, "rdlv"))), f"{title}, with intervals.")]
+
+
+def over_rounds(view: View) -> list[Picture]:
+    """Accuracy, epsilon, distance and whatever else was followed, a line a defence."""
+    drawn = []
+    kinds: Sequence[Kind] = tuple(KINDS)
+    for kind in kinds:
+        cells = view.done(kind)
+        names = dict.fromkeys(name for _, cell in cells for name in cell.curves)
+        for name in (name for name in names if not name.startswith((_ROC, _TSNE))):
+            drawn += _lines([placed for placed in cells if name in placed[1].curves], name, kind)
+    return drawn
+
+
+def roc(view: View, *kinds: Kind) -> list[Picture]:
+    """Receiver operating characteristics with the line of guessing; one panel, or one a defence if there are many."""
+    drawn = []
+    for kind in kinds:
+        cells = [placed for placed in view.done(kind) if _ROC in placed[1].curves]
+        keys = differing(cells)
+        groups = {label: [placed for placed in cells if placed[1].defence == label] for label in view.defences}
+        if not keys:
+            groups = {"": cells}
+        for label, group in groups.items():
+            if group:
+                series = {named(cell, keys) or cell.defence: _points(cell.curves[_ROC]) for _, cell in group}
+                first = group[0][1].curves[_ROC]
+                title = f"{KINDS[kind]}: {label}" if label else KINDS[kind]
+                panel = Panel(title, first.x_label, first.y_label, series)
+                drawn.append(Picture(curves(panel, "guessing"), f"ROC curve. {title}; the dotted line is guessing."))
+    return drawn
+
+
+def tsne(view: View) -> list[Picture]:
+    """Where reconstructions lie among the images, for each cell that has it."""
+    drawn = []
+    for _, cell in view.done(*KINDS):
+        groups = {
+            name.removeprefix(_TSNE).strip() or "points": [
+                (x, y) for x, y in zip(curve.x, curve.y, strict=True) if x is not None and y is not None
+            ]
+            for name, curve in cell.curves.items()
+            if name.startswith(_TSNE)
+        }
+        if groups:
+            title = ", ".join(filter(None, [cell.defence, named(cell, ("attack", "client", "round"))]))
+            drawn.append(Picture(cloud(title, groups), f"t-SNE of embeddings: {title}; groups {', '.join(groups)}."))
+    return drawn
+
+
+def _lines(cells: Sequence[Placed], name: str, kind: Kind) -> list[Picture]:
+    """One panel for all cells, or one a defence where lines would be too many."""
+    keys = differing(cells)
+    groups: dict[str, list[Placed]] = {}
+    for placed in cells:
+        groups.setdefault(placed[1].defence if len(cells) > len(COLOURS) else "", []).append(placed)
+    drawn = []
+    for label, group in groups.items():
+        series = {
+            ", ".join(filter(None, ["" if label else cell.defence, named(cell, keys)])) or cell.id: _points(
+                cell.curves[name]
+            )
+            for _, cell in group
+        }
+        first = group[0][1].curves[name]
+        title = f"{KINDS[kind]}: {metric(name).title}" + (f", {label}" if label else "")
+        panel = Panel(title, first.x_label, first.y_label, series)
+        drawn.append(
+            Picture(curves(panel), f"{title} against {first.x_label}, a line for each of {', '.join(series)}.")
+        )
+    return drawn
+
+
+def _scored(cells: Sequence[Placed], name: str) -> list[Placed]:
+    return [placed for placed in cells if name in placed[1].scores and placed[1].scores[name].value is not None]
+
+
+def _dot(category: str, cell: Cell, name: str) -> Dot:
+    score = cell.scores[name]
+    return Dot(category, score.value or 0.0, score.low, score.high)
+
+
+def _point(x: float, cell: Cell, name: str) -> Point:
+    score = cell.scores[name]
+    return Point(x, *(float("nan") if end is None else end for end in (score.value, score.low, score.high)))
+
+
+def _points(curve: Curve) -> list[Point]:
+    nothing = float("nan")
+    lows, highs = (ends or (None,) * len(curve.x) for ends in (curve.low, curve.high))
+    return [
+        Point(x, *(nothing if value is None else value for value in (y, low, high)))
+        for x, y, low, high in zip(curve.x, curve.y, lows, highs, strict=True)
+        if x is not None
+    ]
+
+
+def _levels(cells: Sequence[Placed], name: str) -> dict[str, float]:
+    if name == "rdlv":
+        return {"no better than the prior": 0.0}
+    chances = {cell.scores[name].chance for _, cell in cells}
+    chance = chances.pop()
+    return {} if chances or chance is None else {"guessing": chance}

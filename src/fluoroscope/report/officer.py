@@ -1,0 +1,105 @@
+"""The part of an audit's page for the person who must decide: verdicts, advice, what may be said."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from fluoroscope.report.findings import Threat
+from fluoroscope.report.metrics import KINDS
+from fluoroscope.report.pointer import pointer
+from fluoroscope.report.view import View
+
+WORDS = {"leaks": "Leaks", "holds": "Holds", "unclear": "Unclear", "not tested": "Not tested"}
+
+
+@dataclass(frozen=True)
+class Card:
+    """One threat and what was found of it."""
+
+    title: str
+    level: str
+    word: str
+    text: Markup
+    intervals: Sequence[Markup]
+    stopped_by: str | None
+
+
+@dataclass(frozen=True)
+class Advice:
+    """The recommended setting, why, and what it promises."""
+
+    defence: str | None
+    text: Markup
+    promise: Markup | None
+
+
+@dataclass(frozen=True)
+class Officer:
+    """Everything that the first part of the page says."""
+
+    cards: Sequence[Card]
+    advice: Advice
+    threats: Sequence[Threat]
+    safe: Sequence[Markup]
+    unsafe: Sequence[Markup]
+    missing: Sequence[tuple[str, Markup]]
+    """What was not measured, and why: (what happened, words)."""
+
+
+def officer(view: View) -> Officer:
+    """The first part of the page."""
+    findings = view.audit.findings
+    return Officer(
+        cards=_cards(view),
+        advice=Advice(
+            findings.recommendation.defence,
+            view.write.sentence(findings.recommendation.text),
+            _promise(view, findings.recommendation.defence),
+        ),
+        threats=findings.threats,
+        safe=[view.write.sentence(text) for text in findings.safe_to_say],
+        unsafe=[view.write.sentence(text) for text in findings.not_safe_to_say],
+        missing=_missing(view),
+    )
+
+
+def claim(view: View, number: int) -> Markup:
+    """What a defence promises, with its numbers."""
+    promised = view.audit.findings.defences[number].claim
+    said = Markup("{}").format(promised.statement)
+    for key, sign in (("epsilon", "ε"), ("delta", "δ")):
+        if getattr(promised, key) is not None:
+            at = pointer("defences", number, "claim", key)
+            said += Markup("; {} = {}").format(sign, view.write.number(at, ".3g"))
+    said += Markup(" for each {}").format(promised.unit) if promised.unit else Markup("")
+    return Markup('<span class="claim">{}</span>').format(said)
+
+
+def _cards(view: View) -> list[Card]:
+    titles = {threat.name: threat.title for threat in view.audit.findings.threats}
+    return [
+        Card(
+            titles[verdict.threat],
+            verdict.level.replace(" ", "-"),
+            WORDS[verdict.level],
+            view.write.sentence(verdict.text),
+            view.write.intervals(verdict.text),
+            verdict.stopped_by,
+        )
+        for verdict in view.audit.findings.verdicts
+    ]
+
+
+def _promise(view: View, label: str | None) -> Markup | None:
+    return None if label is None else claim(view, view.defences.index(label))
+
+
+def _missing(view: View) -> list[tuple[str, Markup]]:
+    missing = [("Left out", Markup("{}").format(sentence)) for sentence in view.audit.findings.left_out]
+    for i, cell in enumerate(view.audit.findings.cells):
+        if cell.status != "done":
+            what = Markup("{} under {}").format(KINDS[cell.kind], view.where((i, cell), list(cell.settings)))
+            reason = Markup(": {}").format(cell.reason or "no reason was given")
+            missing.append((cell.status.capitalize(), what + reason))
+    return missing

@@ -1,0 +1,68 @@
+"""An audit as the sections see it: its cells by kind, and the pen that writes traced numbers."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup, escape
+
+from fluoroscope.report.findings import Audit, Cell, Kind, Score
+from fluoroscope.report.pointer import pointer
+from fluoroscope.report.traced import NOTHING, Traced
+
+Placed = tuple[int, Cell]
+"""A cell with its position in the findings."""
+
+
+@dataclass(frozen=True)
+class View:
+    """What a section is made from."""
+
+    audit: Audit
+    write: Traced
+    blur: bool
+    """Whether images are blurred: they are patients', and nobody asked to see them."""
+
+    @property
+    def defences(self) -> list[str]:
+        return [defence.label for defence in self.audit.findings.defences]
+
+    def done(self, *kinds: Kind) -> list[Placed]:
+        """Cells of these kinds that have a result, those of one defence together."""
+        found = [(i, c) for i, c in enumerate(self.audit.findings.cells) if c.kind in kinds and c.status == "done"]
+        return sorted(found, key=lambda placed: (kinds.index(placed[1].kind), self.defences.index(placed[1].defence)))
+
+    def setting(self, placed: Placed, key: str) -> Markup:
+        """A setting of a cell; a number is traced."""
+        i, cell = placed
+        value = cell.settings.get(key)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return self.write.number(pointer("cells", i, "settings", key), "g")
+        return Markup(NOTHING) if value is None else escape(str(value))
+
+    def where(self, placed: Placed, keys: Sequence[str]) -> Markup:
+        """The defence and these settings of a cell in one line."""
+        named = [Markup("{} {}").format(key, self.setting(placed, key)) for key in keys if key in placed[1].settings]
+        return Markup(" · ").join([escape(placed[1].defence), *named])
+
+
+def differing(cells: Sequence[Placed], keys: Sequence[str] = ("attack", "client", "round", "seed")) -> list[str]:
+    """Those of the settings in which the cells differ."""
+    return [key for key in keys if len({str(cell.settings.get(key)) for _, cell in cells}) > 1]
+
+
+def named(cell: Cell, keys: Sequence[str]) -> str:
+    """The cell by these settings, for a legend."""
+    return ", ".join(str(cell.settings[key]) if key != "round" else f"round {cell.settings[key]}"
+                     for key in keys if key in cell.settings)  # fmt: skip
+
+
+def leakiest(cells: Sequence[Placed], name: str) -> tuple[int, Score] | None:
+    """The cell in which this score is worst for the patients: chosen, not computed."""
+    found = [(i, cell.scores[name]) for i, cell in cells if name in cell.scores and cell.scores[name].value is not None]
+    return max(found, key=lambda each: leaking(each[1]), default=None)
+
+
+def leaking(score: Score) -> float:
+    """Grows with the leak."""
+    value = score.value or 0.0
+    return -value if score.higher_is_leakier is False else value
