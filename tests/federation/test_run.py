@@ -106,6 +106,32 @@ def test_a_finished_run_is_not_run_again(tmp_path, plan):
     assert listener.images == 0
 
 
+def test_a_finished_run_is_reopened_without_its_images(tmp_path, plan, monkeypatch):
+    before = digests(federate(plan, tmp_path / "run").folder)
+    with monkeypatch.context() as patch:
+        patch.setattr("fluoroscope.federation.run.load_task", lambda plan: pytest.fail("loaded"))
+        assert federate(plan, tmp_path / "run").rounds() == [0, 1, 2, 3]
+    (tmp_path / "run/result.json").unlink()
+    assert digests(federate(plan, tmp_path / "run").folder) == before, "a kill came before the result"
+    (tmp_path / "run/result.json").write_text("{")
+    assert digests(federate(plan, tmp_path / "run").folder) == before
+    monkeypatch.setattr("fluoroscope.federation.server.version", lambda name: "0")
+    with pytest.raises(BadInput, match="was begun with"):
+        federate(plan, tmp_path / "run")
+
+
+def test_a_run_leaves_the_number_of_threads_as_it_was(tmp_path, plan):
+    threads = torch.get_num_threads()
+    try:
+        torch.set_num_threads(1)
+        federate(plan.model_copy(update={"rounds": 1}), tmp_path / "run")
+        torch.set_num_threads(2)
+        assert federate(plan, tmp_path / "run").header.threads == 1
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(threads)
+
+
 def test_progress_adds_up(tmp_path, plan):
     listener = Listener()
     federate(plan, tmp_path / "run", progress=listener)
@@ -212,8 +238,9 @@ def test_other_images_under_the_same_plan_are_refused(tmp_path):
     federate(plan_of(rounds=1, data=source, partition={"auxiliary": 0.0}), tmp_path / "run")
     path.unlink()
     forget_tasks()
-    with pytest.raises(BadInput, match="another set of images"):
-        federate(plan_of(rounds=2, data=source, partition={"auxiliary": 0.0}), tmp_path / "run")
+    for rounds in (1, 2):
+        with pytest.raises(BadInput, match="another set of images"):
+            federate(plan_of(rounds=rounds, data=source, partition={"auxiliary": 0.0}), tmp_path / "run")
 
 
 def test_another_plan_does_not_touch_the_records(tmp_path, plan):
@@ -249,6 +276,13 @@ def test_kill_dash_nine_in_the_middle_of_a_round(tmp_path):
     assert 3 <= done[-1] < 30, "killed too early or too late to show anything"
     assert start(plan, out).wait() == 0
     assert digests(out) == digests(federate(plan, tmp_path / "whole").folder)
+
+
+def test_two_processes_train_a_run_once(tmp_path):
+    plan = plan_of(rounds=12)
+    both = [start(plan, tmp_path / "run") for _ in range(2)]
+    assert [process.wait(timeout=200) for process in both] == [0, 0]
+    assert digests(tmp_path / "run") == digests(federate(plan, tmp_path / "alone").folder)
 
 
 def test_ray_gives_the_same_losses(tmp_path, plan):

@@ -1,12 +1,16 @@
 """Run a planned federation on one of the engines; the apps and the result are the same on each."""
 
+import hashlib
+import json
 import logging
 import os
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
+from filelock import BaseFileLock, FileLock
 from flwr.app import Context, Message
 from flwr.serverapp import Grid, ServerApp
 from flwr.simulation import run_simulation
@@ -15,7 +19,7 @@ from fluoroscope.federation.client import client_app
 from fluoroscope.federation.grid import InProcessGrid
 from fluoroscope.federation.plan import Plan
 from fluoroscope.federation.progress import Progress, Silent
-from fluoroscope.federation.server import serve
+from fluoroscope.federation.server import serve, versions
 from fluoroscope.federation.store import RecordStore
 from fluoroscope.federation.task import load_task
 from fluoroscope.registry import Registry
@@ -28,13 +32,53 @@ ENGINES: Registry[Engine] = Registry("engines")
 def federate(
     plan: Plan, out: Path, engine: str = "in-process", device: str = "cpu", progress: Progress | None = None
 ) -> RecordStore:
-    """Train the federation of `plan` and record it in `out`; a run that was stopped goes on where it was."""
+    """Train the federation of `plan` and record it in `out`; a run that was stopped goes on where it was.
+
+    While another process trains it there this one waits, and then finds it finished.
+    """
     logging.getLogger("flwr").setLevel(logging.WARNING)
-    listener, store = progress or Silent(), RecordStore(out)
-    if store.exists():
-        torch.set_num_threads(store.header.threads)
-    ENGINES.get(engine)(plan, device, listener, lambda grid: serve(grid, plan, out, device, listener))
+    listener, store, threads = progress or Silent(), RecordStore(out), torch.get_num_threads()
+    with _lock(out):
+        if _finished(plan, store):
+            return store
+        if store.exists():
+            torch.set_num_threads(store.header.threads)
+        try:
+            ENGINES.get(engine)(plan, device, listener, lambda grid: serve(grid, plan, out, device, listener))
+        finally:
+            torch.set_num_threads(threads)
     return store
+
+
+def _lock(out: Path) -> BaseFileLock:
+    """Beside the folder, which holds records only; the system opens it when its holder dies."""
+    folder = out.absolute()
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    if os.access(folder.parent, os.W_OK):
+        return FileLock(folder.with_name(f".{folder.name}.lock"))
+    name = hashlib.sha256(str(folder).encode()).hexdigest()[:16]
+    return FileLock(Path(tempfile.gettempdir()) / f"fluoroscope-{name}.lock")
+
+
+def _finished(plan: Plan, store: RecordStore) -> bool:
+    """Whether all of it is there, made of the same images by the same software.
+
+    Phantoms follow from the plan and the version. Other images, and weights from a file, are loaded and compared.
+    """
+    result = store.folder / "result.json"
+    if not (store.exists() and result.exists()):
+        return False
+    header = store.header
+    if header.plan != plan.model_dump(mode="json") or header.versions != versions():
+        return False
+    try:
+        done = json.loads(result.read_text())["rounds"]
+    except (ValueError, KeyError):  # damaged: it is made again
+        return False
+    if store.rounds() != list(range(done + 1)):
+        return False
+    made = plan.data.source.startswith("phantom/") and plan.model.weights is None
+    return made or load_task(plan).digest == header.data
 
 
 @ENGINES.register("in-process")

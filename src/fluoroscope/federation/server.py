@@ -48,6 +48,7 @@ def serve(grid: Grid, plan: Plan, out: Path, device: str, progress: Progress) ->
     if done is not None and done > plan.rounds:
         raise Misconfigured(f"{out} holds {done} rounds already, and rounds = {plan.rounds}; ask for {done} or more.")
     store.begin(_header(task))
+    (out / "result.json").unlink(missing_ok=True)  # it comes last, so where it is, all of the header's plan is done
     recorder = Recorder(_defended(strategy, task), task, store, done or 0, progress)
     if done is None:
         recorder.write_initial(_initial_state(task, device))
@@ -112,9 +113,14 @@ def _header(task: Task) -> RunHeader:
         architecture=replace(task.architecture, weights=Path(weights).name if weights else None),
         buffers=sorted(task.buffer_names),
         clients=[client.name for client in task.clients],
-        versions={name: version(name) for name in ("fluoroscope", "torch", "flwr", "numpy", "safetensors")},
+        versions=versions(),
         threads=torch.get_num_threads(),
     )
+
+
+def versions() -> dict[str, str]:
+    """Of the software that decides the bytes of a run."""
+    return {name: version(name) for name in ("fluoroscope", "torch", "flwr", "numpy", "safetensors")}
 
 
 def _result(task: Task, store: RecordStore, last: int, device: str) -> dict[str, Any]:
