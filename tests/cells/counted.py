@@ -44,10 +44,13 @@ class Counted:
         return replace(self, data=data)
 
     def run(self, bench):
+        bench.folder.mkdir(exist_ok=True)
         with (bench.folder / "runs.txt").open("a") as runs:
             runs.write(f"{self.number} {os.getpid()}\n")
         bench.on_progress(0.5)
         time.sleep(self.seconds)
+        while self.does == "waits" and not (bench.folder / "go").exists():
+            time.sleep(0.05)
         if self.does in PROBLEMS:
             raise PROBLEMS[self.does]
         if self.does == "odd":

@@ -1,7 +1,7 @@
 """Runs cells on an engine: every one once, each kept as soon as it is finished."""
 
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +11,7 @@ from fluoroscope.cells.cell import Cell, Result
 from fluoroscope.cells.local import Local
 from fluoroscope.cells.on_ray import Ray
 from fluoroscope.cells.store import CellStore, key
-from fluoroscope.cells.work import Ended, Failed, Job, WorkerDied
+from fluoroscope.cells.work import Ended, Endings, Failed, Job, Tell, WorkerDied
 from fluoroscope.errors import FluoroscopeError, Misconfigured, Unsupported
 
 OnProgress = Callable[[float, int, str], None]
@@ -25,7 +25,7 @@ ONE_BY_ONE = Local(1, threads=None)
 class Engine(Protocol):
     """What can run jobs. Only this process writes the store, so workers need not share its disk."""
 
-    def run(self, jobs: Sequence[Job], tell: Callable[[str, float], None]) -> Iterator[tuple[str, Ended]]:
+    def run(self, jobs: Sequence[Job], tell: Tell) -> Endings:
         """Each job's name with how it ended, as they end; `tell` hears (name, fraction) of the running ones."""
         ...
 
@@ -66,11 +66,10 @@ def run_cells(
     that it raises ends the run, as does Misconfigured where it is every cell's. With `keep_failures` nothing does.
     """
     store, folder = CellStore(out / "cells"), out.absolute()
-    names = [key(cell, seed) for cell in cells]
-    by_name = dict(zip(names, cells, strict=True))
+    names, by_name, unknown = _named(cells, seed)
     told = dict.fromkeys(names, 0.0)
     outcomes: dict[str, Outcome] = {}
-    problems: list[Exception] = []
+    problems: dict[str, Exception] = {}
 
     def tell(name: str, fraction: float) -> None:
         told[name] = fraction
@@ -78,8 +77,22 @@ def run_cells(
         what = ", ".join(str(value) for value in settings if value is not None)
         on_progress(sum(told[each] for each in names), len(names), what)
 
+    def end(name: str, ended: Ended) -> None:
+        if isinstance(ended, Failed):
+            if not (keep_failures or isinstance(ended.problem, Unsupported | Misconfigured | WorkerDied)):
+                raise ended.problem
+            problems[name] = ended.problem
+            outcomes[name] = Outcome(Result({}), 0.0, _sentence(ended.problem))
+        else:
+            store.save(name, by_name[name].settings, ended.result, ended.seconds)
+            shutil.rmtree(out / "checkpoints" / name, ignore_errors=True)
+            outcomes[name] = Outcome(ended.result, ended.seconds)
+        tell(name, 1.0)
+
     for name in by_name:
-        if found := store.load(name):
+        if name in unknown:
+            end(name, unknown[name])
+        elif found := store.load(name):
             outcomes[name] = Outcome(*found)
             tell(name, 1.0)
     jobs = [
@@ -87,22 +100,26 @@ def run_cells(
         for name, cell in by_name.items()
         if name not in outcomes
     ]
-    with closing(engine.run(jobs, tell)) as endings:  # type: ignore[type-var]
+    with closing(engine.run(jobs, tell)) as endings:
         for name, ended in endings:
-            if isinstance(ended, Failed):
-                if not (keep_failures or isinstance(ended.problem, Unsupported | Misconfigured | WorkerDied)):
-                    raise ended.problem
-                problems.append(ended.problem)
-                outcomes[name] = Outcome(Result({}), 0.0, _sentence(ended.problem))
-            else:
-                store.save(name, by_name[name].settings, ended.result, ended.seconds)
-                shutil.rmtree(out / "checkpoints" / name, ignore_errors=True)
-                outcomes[name] = Outcome(ended.result, ended.seconds)
-            tell(name, 1.0)
-    misconfigured = [problem for problem in problems if isinstance(problem, Misconfigured)]
-    if misconfigured and len(misconfigured) == len(by_name) and not keep_failures:
-        raise misconfigured[0]  # no cell at all can be run like this
+            end(name, ended)
+    wrong = [problems[name] for name in by_name if isinstance(problems.get(name), Misconfigured)]
+    if wrong and len(wrong) == len(by_name) and not keep_failures:
+        raise wrong[0]  # no cell at all can be run like this
     return [outcomes[name] for name in names]
+
+
+def _named(cells: Sequence[Cell], seed: int) -> tuple[list[str], dict[str, Cell], dict[str, Failed]]:
+    """Each cell's name; the cells by name, equal ones once; and those whose attack cannot even be built."""
+    names: list[str] = []
+    unknown: dict[str, Failed] = {}
+    for number, cell in enumerate(cells):
+        try:
+            names.append(key(cell, seed))
+        except Exception as problem:
+            names.append(f"cell {number}")
+            unknown[names[-1]] = Failed(problem)
+    return names, dict(zip(names, cells, strict=True)), unknown
 
 
 def _sentence(problem: Exception) -> str:

@@ -6,13 +6,13 @@ import pickle
 import signal
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 
-from fluoroscope.cells.work import ATTEMPTS, Ended, Failed, Job, WorkerDied, work, work_elsewhere
+from fluoroscope.cells.work import ATTEMPTS, Endings, Failed, Job, Tell, WorkerDied, work, work_elsewhere
 from fluoroscope.errors import Misconfigured
 
 _PATIENCE = 5.0
@@ -42,7 +42,7 @@ class Local:
         if self.threads is None and self.workers != 1:
             raise Misconfigured("cells that take all threads run on 1 worker.")
 
-    def run(self, jobs: Sequence[Job], tell: Callable[[str, float], None]) -> Iterator[tuple[str, Ended]]:
+    def run(self, jobs: Sequence[Job], tell: Tell) -> Endings:
         """Each job's name with how it ended, as they end; `tell` hears how far the running ones are."""
         workers = self.workers or cores()
         if workers == 1 or self.threads is None:
@@ -50,15 +50,13 @@ class Local:
         return _beside(jobs, tell, workers, self.threads)
 
 
-def _here(jobs: Sequence[Job], tell: Callable[[str, float], None], threads: int | None) -> Iterator[tuple[str, Ended]]:
+def _here(jobs: Sequence[Job], tell: Tell, threads: int | None) -> Endings:
     for job in jobs:
         tell(job.name, 0.0)
         yield job.name, work(job, lambda fraction, name=job.name: tell(name, fraction), threads)  # type: ignore[misc]
 
 
-def _beside(
-    jobs: Sequence[Job], tell: Callable[[str, float], None], workers: int, threads: int
-) -> Iterator[tuple[str, Ended]]:
+def _beside(jobs: Sequence[Job], tell: Tell, workers: int, threads: int) -> Endings:
     waiting = deque((job, 1) for job in jobs)
     idle: list[_Worker] = []
     busy: dict[Connection, _Worker] = {}

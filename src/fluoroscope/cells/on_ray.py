@@ -3,12 +3,13 @@
 import logging
 import os
 import pickle
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from typing import Any
 
-from fluoroscope.cells.work import ATTEMPTS, Ended, Failed, Job, WorkerDied, work_elsewhere
+from fluoroscope.cells.work import ATTEMPTS, Endings, Failed, Job, Tell, WorkerDied, work_elsewhere
 from fluoroscope.errors import Misconfigured
 
 _LISTEN_EVERY = 0.5
@@ -27,14 +28,14 @@ class Ray:
     address: str | None = None
     """Of a cluster, such as auto, 10.0.0.1:6379 or ray://10.0.0.1:10001. None: one on this machine, for this run."""
 
-    def run(self, jobs: Sequence[Job], tell: Callable[[str, float], None]) -> Iterator[tuple[str, Ended]]:
+    def run(self, jobs: Sequence[Job], tell: Tell) -> Endings:
         """Each job's name with how it ended, as they end; `tell` hears how far the running ones are."""
         if jobs:  # a cluster takes seconds to start
             with _connected(self.address) as ray:
                 yield from _on(ray, jobs, tell)
 
 
-def _on(ray: Any, jobs: Sequence[Job], tell: Callable[[str, float], None]) -> Iterator[tuple[str, Ended]]:  # noqa: ANN401  # a module
+def _on(ray: Any, jobs: Sequence[Job], tell: Tell) -> Endings:  # noqa: ANN401  # a module
     board = ray.remote(num_cpus=0)(_Board).remote()
     # Attempts are counted here: by itself Ray tries again without end where memory is short.
     task = ray.remote(num_cpus=1, max_retries=0)(_task)
@@ -91,6 +92,7 @@ def _connected(address: str | None) -> Iterator[Any]:
     except (ConnectionError, ValueError) as problem:
         raise Misconfigured(f"no Ray cluster answers at {address!r}; `ray status` shows whether one runs.") from problem
     try:
-        yield ray
+        with redirect_stdout(sys.stderr):  # where Ray would tell of dead workers, between a command's JSON
+            yield ray
     finally:
         ray.shutdown()

@@ -3,7 +3,7 @@
 import pickle
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,10 +51,13 @@ class Failed:
 
 
 Ended = Finished | Failed
-Tell = Callable[[float], None]
+Endings = Generator[tuple[str, Ended], None, None]
+"""Jobs by name, as they end."""
+Tell = Callable[[str, float], None]
+"""Hears (name, fraction) of the jobs that run."""
 
 
-def work(job: Job, tell: Tell, threads: int | None) -> Ended:
+def work(job: Job, tell: Callable[[float], None], threads: int | None) -> Ended:
     """Run the cell on so many threads; None leaves their number as it is."""
     began = time.perf_counter()
     try:
@@ -65,7 +68,7 @@ def work(job: Job, tell: Tell, threads: int | None) -> Ended:
     return Finished(result, time.perf_counter() - began)
 
 
-def work_elsewhere(job: Job, tell: Tell, threads: int) -> bytes:
+def work_elsewhere(job: Job, tell: Callable[[float], None], threads: int) -> bytes:
     """The same in another process: how it ended, pickled, whatever it was.
 
     By plain pickle. multiprocessing's own would send tensors through shared memory that ends with the worker.
@@ -97,7 +100,7 @@ def _limited(threads: int | None) -> Iterator[None]:
             torch.set_num_threads(before)
 
 
-def _now_and_then(tell: Tell) -> Tell:
+def _now_and_then(tell: Callable[[float], None]) -> Callable[[float], None]:
     """An attack tells of every iteration; a few times a second are enough."""
     last = 0.0
 
