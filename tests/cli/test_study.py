@@ -43,6 +43,17 @@ def test_a_person_gets_the_table_with_the_papers_numbers(counting, tmp_path):
     assert RAN == [1, 2, 3], "nothing is run twice"
 
 
+def test_workers_and_their_number_change_nothing(counting, tmp_path):
+    rows = []
+    for workers in (1, 2):
+        out = f"out-{workers}"
+        done = fluoroscope("study", "run", counting.name, "--workers", workers, "--json", "--out", out, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        rows.append(json.loads(done.stdout)["rows"])
+    assert rows[0] == rows[1]
+    assert RAN == [1, 2, 3], "two workers ran elsewhere"
+
+
 def test_a_real_study_on_other_data(tmp_path, monkeypatch):
     """The smallest of them: two cells of P4 with two images and three iterations."""
     from dataclasses import replace
@@ -66,6 +77,9 @@ def test_a_real_study_on_other_data(tmp_path, monkeypatch):
         (["run", "p4/tabel-2"], "did you mean 'p4/table-2'"),
         (["run", "p4/table-2", "--size", "huge"], "small or paper"),
         (["run", "p4/table-2", "--data", "phantom/ches"], "did you mean 'phantom/chest'"),
+        (["run", "p4/table-2", "--engine", "rey"], "local:WORKERS, ray or ray:ADDRESS, not 'rey'"),
+        (["run", "p4/table-2", "--engine", "ray", "--workers", "2"], "--workers 2 is for --engine local"),
+        (["run", "p4/table-2", "--workers", "0"], "--workers"),
         (["run"], "NAME"),
     ],
 )

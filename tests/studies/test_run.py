@@ -9,7 +9,7 @@ import torch
 from PIL import Image
 
 from fluoroscope.attacks import ATTACKS
-from fluoroscope.cells import CellStore, Result, key
+from fluoroscope.cells import LOCAL, ONE_BY_ONE, CellStore, Local, Result, key, run_cells
 from fluoroscope.errors import BadInput, Unsupported
 from fluoroscope.studies.run import run, write_findings
 from fluoroscope.studies.table import beside, common, markdown
@@ -79,6 +79,20 @@ def test_a_cell_that_cannot_be_run_is_a_finding(study, tmp_path, monkeypatch):
     assert "two steps are too many." in markdown(findings.rows)
     assert findings.rows[0]["square"] is None
     assert run(study, "small", 0, None, tmp_path).rows[0]["square"] == 1, "tried again"
+
+
+def test_only_parallel_studies_run_on_workers_unasked(study, tmp_path, monkeypatch):
+    used = []
+
+    def watch(cells, seed, out, engine, on_cell):
+        used.append(engine)
+        return run_cells(cells, seed, out, Local(1), on_cell)
+
+    monkeypatch.setattr("fluoroscope.studies.run.run_cells", watch)
+    run(study, "small", 0, None, tmp_path)
+    run(replace(study, parallel=True), "small", 0, None, tmp_path)
+    run(study, "small", 0, None, tmp_path, engine=Local(3))
+    assert used == [ONE_BY_ONE, LOCAL, Local(3)]
 
 
 def test_a_damaged_cell_is_named(study, tmp_path):

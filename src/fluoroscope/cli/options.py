@@ -2,16 +2,29 @@
 
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fluoroscope.errors import Misconfigured
 
+if TYPE_CHECKING:
+    from fluoroscope.cells import Engine
+
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout, and nothing else there.")]
 Seed = Annotated[int | None, typer.Option(min=0, help="Seed of every random draw; overrides the plan's.")]
 Device = Annotated[str, typer.Option(help="Where to compute: cpu, cuda, cuda:1, mps.")]
 Threads = Annotated[int | None, typer.Option(min=1, help="CPU threads to use; all of them unless told.")]
+Workers = Annotated[
+    int | None,
+    typer.Option(min=1, help="Cells at once, each on one thread: the results are the same for any number."),
+]
+CellEngine = Annotated[
+    str | None,
+    typer.Option(
+        "--engine", help="Where the cells run: local, ray (on this machine) or ray:ADDRESS (a cluster, ray:auto)."
+    ),
+]
 Out = Annotated[Path, typer.Option("--out", help="Folder of the records; a stopped run in it goes on.")]
 
 
@@ -25,6 +38,17 @@ def use(device: str, threads: int | None) -> None:
         torch.empty(1, device=device)
     except (RuntimeError, AssertionError) as problem:
         raise Misconfigured(f"device {device!r} cannot be used here; try --device cpu.") from problem
+
+
+def cell_engine(engine: str | None, workers: int | None) -> "Engine | None":
+    """What --engine and --workers ask for together; None where neither is given."""
+    from fluoroscope.cells import engine_of
+
+    if workers is None:
+        return None if engine is None else engine_of(engine)
+    if engine not in (None, "local"):
+        raise Misconfigured(f"--workers {workers} is for --engine local, not {engine!r}; Ray uses its cluster's cores.")
+    return engine_of(f"local:{workers}")
 
 
 def parsed(settings: list[str]) -> dict[str, Any]:

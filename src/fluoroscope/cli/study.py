@@ -38,8 +38,8 @@ def add_to(app: typer.Typer) -> None:
 
     @study.command(
         "run",
-        epilog="Examples: fluoroscope study run p4/table-2   |   fluoroscope study run p1/fig-3 --size paper "
-        "--data folder:images/",
+        epilog="Examples: fluoroscope study run p4/table-2 --workers 8   |   fluoroscope study run p1/fig-3 "
+        "--size paper --data folder:images/",
     )
     def run(
         name: Annotated[str, typer.Argument(help="Such as p4/table-2; `study list` shows them all.")],
@@ -48,12 +48,15 @@ def add_to(app: typer.Typer) -> None:
             str | None, typer.Option(help="A source of images, as in `data show`, for the phantoms.")
         ] = None,
         seed: options.Seed = 0,
+        workers: options.Workers = None,
+        engine: options.CellEngine = None,
         as_json: options.Json = False,
         out: Out = Path("runs/studies"),
     ) -> None:
         """Run a study and set the paper's numbers beside its own.
 
-        A study that was killed goes on with the cell that was running when the same command is given again.
+        A study that was killed goes on with the cells that were running when the same command is given again.
+        Cells that are timed run one after another, with all threads, unless --workers or --engine is given.
         """
         from fluoroscope.studies import STUDIES
         from fluoroscope.studies.run import run as run_study
@@ -63,6 +66,7 @@ def add_to(app: typer.Typer) -> None:
         chosen = STUDIES.get(name)
         if size not in ("small", "paper"):
             raise Misconfigured(f"--size must be small or paper, not {size!r}.")
+        where = options.cell_engine(engine, workers)
         with bar(name) as tell:
             findings = run_study(
                 chosen,
@@ -70,7 +74,8 @@ def add_to(app: typer.Typer) -> None:
                 seed or 0,
                 data,
                 out,
-                lambda done, cells, what: tell(done, cells, f"cell {min(int(done) + 1, cells)}/{cells}: {what}"[:60]),
+                lambda done, cells, what: tell(done, cells, f"{done:.1f} of {cells} cells: {what}"[:60]),
+                where,
             )
         files = write_findings(findings, out)
         if as_json:
