@@ -10,6 +10,7 @@ from fluoroscope.cli import console, options
 if TYPE_CHECKING:
     from fluoroscope.report.comparison import Change, Side
 
+_PLACES = ("attack", "client", "round")
 _WORDS = {True: "yes", False: "no", None: None}
 
 
@@ -40,8 +41,8 @@ def add_to(app: typer.Typer) -> None:
             )
             return
         changed = [change for change in found.changes if change.difference]
-        if changed:
-            console.print_table(f"{before} (before) and {after} (after)", [_row(change) for change in changed])
+        for group in dict.fromkeys(_group(change) for change in changed):
+            console.print_table(group, [_row(change) for change in changed if _group(change) == group])
         console.say(
             f"{len(found.changes)} scores are in both audits; {len(found.changes) - len(changed)} did not change."
         )
@@ -56,23 +57,29 @@ def add_to(app: typer.Typer) -> None:
                 console.print_table(title, rows)
 
 
+def _group(change: "Change") -> str:
+    return f"{change.cell['kind']}, defence {change.cell['defence']}"
+
+
 def _row(change: "Change") -> dict[str, Any]:
     return {
-        **change.cell,
+        "where": " ".join(str(change.cell[key]) for key in _PLACES if key in change.cell) or None,
         "score": change.metric,
-        "before": _written(change.before),
-        "after": _written(change.after),
-        "difference": change.difference,
+        "before": _written(change.before, change.metric),
+        "after": _written(change.after, change.metric),
+        "change": change.difference,
         "overlap": _WORDS[change.overlap],
     }
 
 
-def _written(side: "Side") -> str | None:
-    score = side.score
+def _written(side: "Side", name: str) -> str | None:
+    from fluoroscope.report.metrics import metric
+
+    score, how = side.score, metric(name).format
     if score.value is None:
         return None
-    ends = "" if score.low is None or score.high is None else f" [{score.low:.3f}, {score.high:.3f}]"
-    return f"{score.value:.3f}{ends}"
+    ends = "" if score.low is None or score.high is None else f" [{score.low:{how}}, {score.high:{how}}]"
+    return f"{score.value:{how}}{ends}"
 
 
 def _plain(change: "Change") -> dict[str, Any]:

@@ -1,11 +1,14 @@
 """`fluoroscope gate`: stops a pipeline when an audit breaks a limit."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fluoroscope.cli import console, options
+
+if TYPE_CHECKING:
+    from fluoroscope.report.gate import Judgement
 
 FAILED = 4
 """The exit code of an audit that breaks a limit."""
@@ -40,24 +43,41 @@ def add_to(app: typer.Typer) -> None:
         limits = [Limit(metric, bound) for metric, bound in asked.items() if bound is not None]
         limits += [] if min_accuracy is None else [Limit("accuracy", min_accuracy, at_least=True)]
         label, judged = judge(read_findings(folder), limits, defence)
-        rows = [
-            {
-                "limit": str(each.limit),
-                "verdict": "kept" if each.passed else "BROKEN",
-                "found": each.value,
-                "which": each.end,
-                "cell": each.cell,
-                "pointer": each.pointer,
-            }
-            for each in judged
-        ]
         passed = all(each.passed for each in judged)
         if as_json:
-            plain = [{**row, "passed": each.passed} for row, each in zip(rows, judged, strict=True)]
-            console.print_json({"defence": label, "passed": passed, "limits": plain})
+            console.print_json({"defence": label, "passed": passed, "limits": [_plain(each) for each in judged]})
         else:
-            console.print_table(f"{folder}, defence {label}", rows)
-            console.say("high and low are the ends of the 95 % interval that are worse for the limit.")
-            console.say("passed." if passed else "failed: an audit that breaks a limit, or did not measure it.")
+            console.print_table(f"{folder}, defence {label}", [_row(each) for each in judged])
+            for each in judged:
+                if each.missing:
+                    console.say(f"{each.limit}: not measured, {each.missing}.")
+            console.say(
+                "high and low are the ends of an interval: of the two, the one that is worse for the limit counts."
+            )
+            console.say("passed." if passed else "failed.")
         if not passed:
             raise typer.Exit(FAILED)
+
+
+def _row(each: "Judgement") -> dict[str, Any]:
+    return {
+        "limit": str(each.limit),
+        "verdict": "kept" if each.passed else "BROKEN",
+        "found": None if each.value is None else f"{each.value:.3f} ({each.end})",
+        "cell": each.cell,
+        "pointer": each.pointer,
+    }
+
+
+def _plain(each: "Judgement") -> dict[str, Any]:
+    return {
+        "metric": each.limit.metric,
+        "bound": each.limit.bound,
+        "limit": str(each.limit),
+        "passed": each.passed,
+        "value": each.value,
+        "end": each.end,
+        "missing": each.missing,
+        "cell": each.cell,
+        "pointer": each.pointer,
+    }

@@ -10,14 +10,13 @@ from fluoroscope.report.small_multiples import Dot, Dots, cloud, curves, dots
 from fluoroscope.report.view import Placed, View, differing, named
 
 _ROC, _TSNE = "roc", "tsne"
-_ALL = "each cell"
 
 
 def by_defence(view: View) -> list[Picture]:
     """One panel a score: what leaks under each defence, and the accuracy beside it."""
     asked: list[tuple[Kind, str]] = [(kind, name) for kind, names in LEAKS.items() for name in names]
     drawn = []
-    for kind, name in [*asked, ("federation", "accuracy")]:
+    for kind, name in [("federation", "accuracy"), *asked]:
         cells = _scored(view.done(kind), name)
         if not cells:
             continue
@@ -26,7 +25,7 @@ def by_defence(view: View) -> list[Picture]:
             keys = []
         series: dict[str, list[Dot]] = {}
         for _, cell in cells:
-            series.setdefault(named(cell, keys) or _ALL, []).append(_dot(cell.defence, cell, name))
+            series.setdefault(named(cell, keys), []).append(_dot(cell.defence, cell, name))
         present = [label for label in view.defences if any(cell.defence == label for _, cell in cells)]
         title = f"{KINDS[kind]}: {metric(name).title}"
         drawn.append(
@@ -74,7 +73,7 @@ def over_rounds(view: View) -> list[Picture]:
         cells = view.done(kind)
         names = dict.fromkeys(name for _, cell in cells for name in cell.curves)
         for name in (name for name in names if not name.startswith((_ROC, _TSNE))):
-            drawn += _lines([placed for placed in cells if name in placed[1].curves], name, kind)
+            drawn += _lines([placed for placed in cells if name in placed[1].curves], name, kind, view.defences)
     return drawn
 
 
@@ -93,7 +92,12 @@ def roc(view: View, *kinds: Kind) -> list[Picture]:
                 first = group[0][1].curves[_ROC]
                 title = f"{KINDS[kind]}: {label}" if label else KINDS[kind]
                 panel = Panel(title, first.x_label, first.y_label, series)
-                drawn.append(Picture(curves(panel, "guessing"), f"ROC curve. {title}; the dotted line is guessing."))
+                drawn.append(
+                    Picture(
+                        curves(panel, "guessing", view.defences if not label else ()),
+                        f"ROC curve. {title}; the dotted line is guessing.",
+                    )
+                )
     return drawn
 
 
@@ -114,7 +118,7 @@ def tsne(view: View) -> list[Picture]:
     return drawn
 
 
-def _lines(cells: Sequence[Placed], name: str, kind: Kind) -> list[Picture]:
+def _lines(cells: Sequence[Placed], name: str, kind: Kind, order: Sequence[str]) -> list[Picture]:
     """One panel for all cells, or one a defence where lines would be too many."""
     keys = differing(cells)
     groups: dict[str, list[Placed]] = {}
@@ -132,7 +136,9 @@ def _lines(cells: Sequence[Placed], name: str, kind: Kind) -> list[Picture]:
         title = f"{KINDS[kind]}: {metric(name).title}" + (f", {label}" if label else "")
         panel = Panel(title, first.x_label, first.y_label, series)
         drawn.append(
-            Picture(curves(panel), f"{title} against {first.x_label}, a line for each of {', '.join(series)}.")
+            Picture(
+                curves(panel, order=order), f"{title} against {first.x_label}, a line for each of {', '.join(series)}."
+            )
         )
     return drawn
 

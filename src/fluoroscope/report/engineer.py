@@ -122,10 +122,14 @@ def _galleries(view: View) -> Section | None:
     cells = [placed for placed in view.done(*KINDS) if placed[1].gallery]
     if not cells:
         return None
-    text = "Move a slider from what the attacker had before (the prior) over the reconstruction to the original image."
+    text = Markup(
+        "Move a slider from what the attacker had before (the prior) over the reconstruction to the original image."
+    )
     if view.blur:
-        text += " These are images of patients: they are blurred in the file itself. Who may see them can write "
-        text += "the page again with --show-images."
+        text += Markup(
+            " These are images of patients: they are blurred in the file itself. Who may see them can write the page "
+            "again with <code>--show-images</code>."
+        )
     keys = differing(cells) or ["client"]
     galleries = [
         Gallery(
@@ -193,8 +197,8 @@ def _every_cell(view: View) -> Section:
         scores = [Markup("{} {}").format(metric(n).title, view.write.score(i, n, s)) for n, s in cell.scores.items()]
         settings = [Markup("{} = {}").format(key, view.setting((i, cell), key)) for key in cell.settings]
         rows.append(
-            [cell.id, KINDS[cell.kind], cell.defence, Markup("<br>").join(settings), cell.status,
-             Markup("<br>").join(scores) or cell.reason]
+            [cell.id, KINDS[cell.kind], cell.defence, Markup("; ").join(settings), cell.status,
+             Markup("; ").join(scores) or cell.reason]
         )  # fmt: skip
     table = Table(["Cell", "Kind", "Defence", "Settings", "Status", "Scores or reason"], rows)
     return Section("Everything that was tried", "", [Folded("Every cell with its settings and scores", table)])

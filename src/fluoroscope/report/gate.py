@@ -35,11 +35,13 @@ class Judgement:
 
     limit: Limit
     cell: str | None
-    value: float | None
-    """The end of the interval that is worse for the limit, or the value where there is no interval."""
-    end: str
-    """Which of them it is: high, low or value; or why there is none."""
     pointer: str | None
+    value: float | None = None
+    """The end of the interval that is worse for the limit, or the value where there is no interval."""
+    end: str | None = None
+    """Which of them it is: high, low or value."""
+    missing: str | None = None
+    """Why there is none."""
 
     @property
     def passed(self) -> bool:
@@ -65,15 +67,16 @@ def _judged(findings: Findings, limit: Limit, label: str) -> list[Judgement]:
     kinds = MEASURED_BY[limit.metric]
     cells = [(i, cell) for i, cell in enumerate(findings.cells) if cell.defence == label and cell.kind in kinds]
     found = [_held(limit, i, cell) for i, cell in cells if cell.status != "done" or limit.metric in cell.scores]
-    return found or [Judgement(limit, None, None, f"not measured: no finding has it under {label!r}", None)]
+    return found or [Judgement(limit, None, None, missing=f"no finding of this audit has it under {label}")]
 
 
 def _held(limit: Limit, place: int, cell: Cell) -> Judgement:
     if cell.status != "done":
-        why = f"not measured: {cell.status}, {cell.reason or 'no reason given'}"
-        return Judgement(limit, cell.id, None, why, pointer("cells", place, "status"))
+        why = f"{cell.id} {'failed' if cell.status == 'failed' else 'was left out'}: {cell.reason or 'no reason given'}"
+        return Judgement(limit, cell.id, pointer("cells", place, "status"), missing=why)
     at, score = pointer("cells", place, "scores", limit.metric), cell.scores[limit.metric]
     end, value = ("low", score.low) if limit.at_least else ("high", score.high)
     if value is None:
         end, value = "value", score.value
-    return Judgement(limit, cell.id, value, end if value is not None else "not measured: no value", f"{at}/{end}")
+    missing = f"{cell.id} has no value" if value is None else None
+    return Judgement(limit, cell.id, f"{at}/{end}", value, end, missing)

@@ -35,7 +35,7 @@ METRICS = {
 }  # fmt: skip
 
 LEAKS: dict[Kind, tuple[str, ...]] = {
-    "reconstruction": ("rdlv", "iip", "ssim"),
+    "reconstruction": ("rdlv", "iip"),
     "crafted-model": ("rate",),
     "client-inference": ("auc",),
     "membership": ("auc", "accuracy"),

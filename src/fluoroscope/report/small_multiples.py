@@ -12,6 +12,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from fluoroscope.report.figures import COLOURS, MARKERS, Panel, draw_panel, svg
 
@@ -35,7 +36,10 @@ class Dot:
 
 @dataclass(frozen=True)
 class Dots:
-    """Values by category; each series has its colour and marker. `levels` are dotted lines to compare with."""
+    """Values by category; each series has its colour and marker, and a place in the legend if it has a name.
+
+    `levels` are dotted lines to compare with.
+    """
 
     title: str
     label: str
@@ -46,12 +50,12 @@ class Dots:
 
 def dots(drawn: Dots) -> str:
     """Categories from top to bottom, so that their names can be read."""
-    entries = len(drawn.series) + len(drawn.levels)
+    entries = sum(name != "" for name in drawn.series) + len(drawn.levels)
     with _style():
         lines = max(
             sum(dot.category == name for dots in drawn.series.values() for dot in dots) for name in drawn.categories
         )
-        height = 1.15 + len(drawn.categories) * max(0.42, 0.11 * lines) + 0.2 * math.ceil(entries / 2)
+        height = 1.15 + len(drawn.categories) * max(0.42, 0.09 * lines) + 0.2 * math.ceil(entries / 2)
         figure = Figure(figsize=(_WIDTH, height), layout="constrained")
         axes = figure.subplots()
         taken: Counter[str] = Counter()
@@ -71,7 +75,7 @@ def dots(drawn: Dots) -> str:
                 marker=MARKERS[i % len(MARKERS)],
                 markersize=4.8,
                 color=colour,
-                label=name,
+                label=name or "_unnamed",
             )
         for i, (name, level) in enumerate(drawn.levels.items()):
             axes.axvline(level, color=_INK, linestyle=(":", "--")[i % 2], linewidth=1.2, label=name)
@@ -79,28 +83,32 @@ def dots(drawn: Dots) -> str:
         axes.set_ylim(len(drawn.categories) - 0.5, -0.5)
         axes.set_xlabel(drawn.label)
         _title(axes, drawn.title)
+        axes.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
         axes.grid(axis="x", alpha=0.3)
         axes.tick_params(axis="y", length=0)
         axes.spines[["top", "right", "left"]].set_visible(False)
-        if entries > 1:
+        if entries:
             figure.legend(loc="outside lower center", ncols=2, fontsize=8, frameon=False)
         return _themed(figure)
 
 
-def curves(panel: Panel, diagonal: str | None = None) -> str:
-    """One panel of lines with their bands; `diagonal` names the line from corner to corner."""
+def curves(panel: Panel, diagonal: str | None = None, order: Sequence[str] = ()) -> str:
+    """One panel of lines with their bands; `diagonal` names the line from corner to corner.
+
+    Names keep the colour of their place in `order` from panel to panel.
+    """
     entries = len(panel.series) + len(panel.levels) + bool(diagonal)
     with _style():
         figure = Figure(
             figsize=(_WIDTH, (3.4 if diagonal else 2.4) + 0.2 * math.ceil(entries / 2)), layout="constrained"
         )
         axes = figure.subplots()
-        draw_panel(axes, replace(panel, title=""), {})
+        draw_panel(axes, replace(panel, title=""), {name: i for i, name in enumerate(order)})
         if diagonal:
             axes.plot([0, 1], [0, 1], color=_INK, linestyle=":", linewidth=1.2, label=diagonal)
             axes.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), aspect="equal")
         _title(axes, panel.title)
-        if entries > 1:
+        if entries:
             figure.legend(loc="outside lower center", ncols=2, fontsize=8, frameon=False)
         return _themed(figure)
 
@@ -139,7 +147,7 @@ def _style() -> AbstractContextManager[None]:
 
 def _line(number: int, lines: int) -> float:
     """Where the line of this number lies around its category."""
-    return 0.0 if lines == 1 else 0.64 * (number / (lines - 1) - 0.5)
+    return 0.0 if lines == 1 else min(0.64, 0.25 * (lines - 1)) * (number / (lines - 1) - 0.5)
 
 
 def _title(axes: Axes, text: str) -> None:

@@ -1,0 +1,173 @@
+"""The page of an audit: true to its findings, safe to send, the same every time."""
+
+import base64
+import io
+import json
+import re
+import shutil
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from PIL import Image
+from skimage.metrics import structural_similarity
+
+from fluoroscope.errors import BadInput
+from fluoroscope.report.audit_report import write_report
+from fluoroscope.report.embedded import BLURRED_TO, blurred
+from fluoroscope.report.pointer import resolve
+from tests.report.audits import pictures
+
+NUMBER = re.compile(r'<span class="n" data-(finding|timing)="([^"]+)" data-format="([^"]+)">([^<]*)</span>')
+IMAGE = re.compile(r'src="data:image/png;base64,([^"]+)"')
+
+
+def page_of(folder, tmp_path, **how):
+    return write_report(folder, out=tmp_path / "page.html", **how).read_text(encoding="utf-8")
+
+
+def embedded(page):
+    return [np.asarray(Image.open(io.BytesIO(base64.b64decode(found)))) for found in IMAGE.findall(page)]
+
+
+@pytest.fixture(scope="module")
+def page(audit, tmp_path_factory):
+    return page_of(audit, tmp_path_factory.mktemp("page"))
+
+
+def test_every_number_is_a_finding(audit, page):
+    documents = {name: json.loads((audit / f"{name}.json").read_text()) for name in ("findings", "timing")}
+    found = NUMBER.findall(page)
+    assert len(found) == page.count('class="n"') > 400
+    for where, at, how, text in found:
+        value = resolve(documents["findings" if where == "finding" else "timing"], at.replace("&#34;", '"'))
+        expected = {"–", "(not measured)"} if value is None else {format(value, how)}
+        assert text in expected, at
+
+
+def test_every_score_is_on_the_page(audit, page):
+    shown = {at for _, at, _, _ in NUMBER.findall(page)}
+    for i, cell in enumerate(json.loads((audit / "findings.json").read_text())["cells"]):
+        for name in cell["scores"]:
+            assert f"/cells/{i}/scores/{name}/value" in shown
+
+
+def test_the_officer_reads_it_first(page):
+    order = ["What was found", "Recommended setting", "What may be said", "What was assumed", "left out or failed"]
+    places = [page.index(f"{title}") for title in [*order, "For the engineer</h2>"]]
+    assert places[1:] == sorted(places[1:])
+    for words in ("Leaks", "Holds", "Unclear", "Not tested", "with 95 % confidence between", "Stopped by"):
+        assert words in page
+    assert "the loss became infinite in round 1" in page
+    assert "the budget of 10 minutes was spent" in page
+
+
+def test_headings_are_in_order(page):
+    levels = [int(level) for level in re.findall(r"<h(\d)", page)]
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(below - above <= 1 for above, below in pairwise(levels))
+
+
+def test_the_page_stands_alone(page):
+    bare = re.sub(r'xmlns(:\w+)?="[^"]+"', "", page)
+    assert "http" not in bare
+    assert not re.search(r'(src|href)="(?!data:image/png|#)', bare)
+    assert "<b>not markup</b>" not in page
+
+
+def test_sections_without_cells_are_absent(audit, tmp_path):
+    document = json.loads((audit / "findings.json").read_text())
+    document["cells"] = [cell for cell in document["cells"] if cell["kind"] == "federation"]
+    for key in ("verdicts", "safe_to_say", "not_safe_to_say", "left_out"):
+        document[key] = []
+    document["recommendation"] = {"defence": None, "text": {"text": "Nothing was attacked.", "numbers": []}}
+    (tmp_path / "findings.json").write_text(json.dumps(document))
+    small = page_of(tmp_path, tmp_path)
+    assert "Leakage and accuracy by defence" in small
+    assert "Round by round" in small
+    for title in ("Client inference", "reconstructions look like", "guard", "What may be said", "left out or failed",
+                  "How long it took", "<input"):  # fmt: skip
+        assert title not in small
+
+
+def test_an_audit_without_any_result_has_a_page(audit, tmp_path):
+    document = json.loads((audit / "findings.json").read_text())
+    none = {"status": "failed", "reason": "no memory", "scores": {}, "curves": {}, "gallery": [], "verdicts": []}
+    document["cells"] = [{**cell, **none} for cell in document["cells"]]
+    for key in ("verdicts", "safe_to_say"):
+        document[key] = []
+    document["recommendation"] = {"defence": None, "text": {"text": "Nothing worked.", "numbers": []}}
+    (tmp_path / "findings.json").write_text(json.dumps(document))
+    assert page_of(tmp_path, tmp_path).count("no memory") >= len(document["cells"])
+
+
+def test_null_scores_are_shown_as_none(audit, tmp_path):
+    document = json.loads((audit / "findings.json").read_text())
+    for cell in document["cells"]:
+        cell["gallery"] = []
+        for score in cell["scores"].values():
+            score.update(value=None, low=None, high=None)
+    (tmp_path / "findings.json").write_text(json.dumps(document))
+    assert "(not measured)" in page_of(tmp_path, tmp_path)
+
+
+def test_same_findings_same_bytes(audit, tmp_path):
+    """Without the seconds, which differ between two runs of one seed."""
+    shutil.copytree(audit, tmp_path / "again")
+    timing = json.loads((audit / "timing.json").read_text())
+    (tmp_path / "again/timing.json").write_text(json.dumps({**timing, "total": 5.0}))
+    without = page_of(tmp_path / "again", tmp_path, with_timing=False)
+    assert without == page_of(audit, tmp_path, with_timing=False)
+    assert 'data-timing="' not in without
+
+
+def test_phantoms_are_shown(page):
+    original = pictures()[0]
+    assert any(image.shape == original.shape and (image == original).all() for image in embedded(page))
+    assert "blurred" not in page
+
+
+def test_patients_are_blurred_in_the_pixels(patients, tmp_path):
+    page = page_of(patients, tmp_path)
+    images = embedded(page)
+    assert len(images) == page.count("<img") > 0
+    assert "blurred" in page
+    for original in pictures():
+        for image in images:
+            seen = np.asarray(Image.fromarray(image).resize(original.shape))
+            assert structural_similarity(original, seen) < 0.6
+            detail = [np.diff(each.astype(float), axis=1).ravel() for each in (original, seen)]
+            if detail[1].std() > 0:
+                assert np.corrcoef(detail)[0, 1] < 0.5
+    for file in (patients / "gallery").iterdir():
+        assert base64.b64encode(file.read_bytes()).decode() not in page
+
+
+def test_patients_are_shown_to_who_asks(patients, tmp_path):
+    original = pictures()[0]
+    images = embedded(page_of(patients, tmp_path, show_images=True))
+    assert any(image.shape == original.shape and (image == original).all() for image in images)
+
+
+def test_a_blurred_image_holds_the_means_of_areas_alone():
+    """Pixels in another order inside their areas give the same image: their order is not in it."""
+    rng = np.random.default_rng(0)
+    side = 8 * BLURRED_TO
+    image = rng.integers(0, 256, (side, side), dtype=np.uint8)
+    areas = image.reshape(BLURRED_TO, 8, BLURRED_TO, 8).transpose(0, 2, 1, 3).reshape(BLURRED_TO, BLURRED_TO, 64)
+    mixed = rng.permuted(areas, axis=2).reshape(BLURRED_TO, BLURRED_TO, 8, 8).transpose(0, 2, 1, 3)
+    other = np.ascontiguousarray(mixed.reshape(side, side))
+    assert not (other == image).all()
+    seen = [np.asarray(blurred(Image.fromarray(each)), dtype=int) for each in (image, other)]
+    assert abs(seen[0] - seen[1]).max() <= 2, "but for rounding"
+
+
+@pytest.mark.parametrize(("name", "message"), [("../x.png", "outside"), ("gallery/none.png", "missing or damaged")])
+def test_images_that_cannot_be_shown(audit, tmp_path, name, message):
+    document = json.loads((audit / "findings.json").read_text())
+    next(cell for cell in document["cells"] if cell["gallery"])["gallery"][0]["prior"] = name
+    shutil.copytree(audit, tmp_path / "a")
+    (tmp_path / "a/findings.json").write_text(json.dumps(document))
+    with pytest.raises(BadInput, match=message):
+        page_of(tmp_path / "a", tmp_path)

@@ -1,0 +1,101 @@
+"""findings.json: what is read, and what is said of a file that cannot be."""
+
+import json
+
+import pytest
+
+from fluoroscope.errors import BadInput
+from fluoroscope.report.findings import read_findings
+from fluoroscope.report.pointer import pointer, resolve
+
+REMOVED = object()
+
+
+def broken(audit, tmp_path, at, value):
+    """A folder with the audit's findings, of which one place was changed."""
+    *way, last = at
+    whole = json.loads((audit / "findings.json").read_text())
+    here = whole
+    for step in way:
+        here = here[step]
+    if value is REMOVED:
+        del here[last]
+    else:
+        here[last] = value
+    (tmp_path / "findings.json").write_text(json.dumps(whole))
+    return tmp_path
+
+
+def test_an_audit_is_read(audit):
+    found = read_findings(audit)
+    assert found.findings.cells[0].kind == "federation"
+    assert found.timing.total == 321.0
+
+
+def test_further_metrics_and_keys_are_welcome(audit, tmp_path):
+    folder = broken(audit, tmp_path, ["cells", 0, "scores", "calibration_error"], {"value": 0.1, "unit": "none"})
+    assert read_findings(folder).findings.cells[0].scores["calibration_error"].value == 0.1
+
+
+def test_timing_may_be_absent(audit, tmp_path):
+    assert read_findings(broken(audit, tmp_path, ["seed"], 1)).timing is None
+
+
+@pytest.mark.parametrize(
+    ("at", "value", "message"),
+    [
+        (["title"], REMOVED, "title: Field required"),
+        (["format"], 2, "format: this version reads format 1, not 2"),
+        (["format"], REMOVED, "format"),
+        (["cells", 3, "kind"], "guess", "cells.3.kind"),
+        (["cells", 3, "status"], "ok", "cells.3.status"),
+        (["cells", 3, "scores", "rdlv", "value"], "high", "cells.3.scores.rdlv.value"),
+        (["cells", 3, "defence"], "wall", "cells.3.defence: 'wall' is none of none"),
+        (["cells", 3, "threat"], "ghost", "cells.3.threat: 'ghost'"),
+        (["cells", 3, "id"], "federation-0", "cells: id 'federation-0' occurs twice"),
+        (["cells", 0, "curves", "accuracy", "x"], [1], "cells.0.curves.accuracy: x, y, low and high differ"),
+        (["defences", 0, "label"], "no", "defences.0.label: the first is always 'none'"),
+        (["verdicts", 0, "level"], "fine", "verdicts.0.level"),
+        (["verdicts", 0, "stopped_by"], "wall", "verdicts.0.stopped_by"),
+        (["recommendation", "defence"], "wall", "recommendation.defence"),
+        (["verdicts", 0, "text", "numbers", 0, "pointer"], "/cells/999/x", "verdicts.0.text: numbers.0.pointer"),
+        (["verdicts", 0, "text", "numbers", 0, "pointer"], "/title", "verdicts.0.text: numbers.0"),
+        (["verdicts", 0, "text", "numbers", 0, "format"], ".0z", "cannot be written as '.0z'"),
+        (["verdicts", 0, "text", "text"], "{7}", "places ['7'] for 3 numbers"),
+        (["verdicts", 0, "text", "text"], "{0", "cannot be filled in"),
+        (["safe_to_say", 0, "numbers"], [], "safe_to_say.0"),
+    ],
+)
+def test_the_file_and_the_key_are_named(audit, tmp_path, at, value, message):
+    with pytest.raises(BadInput, match=r"findings\.json") as caught:
+        read_findings(broken(audit, tmp_path, at, value))
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff\xfe", b'{"format": NaN}', b"[" * 100_000])
+def test_damaged_files(tmp_path, content):
+    (tmp_path / "findings.json").write_bytes(content)
+    with pytest.raises(BadInput, match=r"findings\.json"):
+        read_findings(tmp_path)
+
+
+def test_a_missing_file(tmp_path):
+    with pytest.raises(BadInput, match="fluoroscope audit"):
+        read_findings(tmp_path / "nowhere")
+
+
+def test_damaged_timing(audit, tmp_path):
+    folder = broken(audit, tmp_path, ["seed"], 1)
+    (folder / "timing.json").write_text('{"seconds": {"a": "long"}}')
+    with pytest.raises(BadInput, match=r"timing.json: seconds.a"):
+        read_findings(folder)
+
+
+def test_pointers():
+    document = {"a/b": [{"c~d": 5}]}
+    assert pointer("a/b", 0, "c~d") == "/a~1b/0/c~0d"
+    assert resolve(document, pointer("a/b", 0, "c~d")) == 5
+    assert resolve(document, "") is document
+    for wrong in ("/a/0", "/a~1b/1", "/a~1b/-1", "/a~1b/x", "a", "/a~1b/0/c~0d/0"):
+        with pytest.raises(LookupError):
+            resolve(document, wrong)
