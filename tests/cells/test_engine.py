@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -125,6 +126,21 @@ def test_a_cell_whose_attack_cannot_be_built_is_an_outcome(tmp_path, monkeypatch
         run_cells([Counted(1), Counted(2)], 0, tmp_path, Local(1))
     failed = run_cells([Counted(1), Counted(2)], 0, tmp_path, Local(1), keep_failures=True)
     assert [outcome.failed for outcome in failed] == ["there is no attack 1.", "there is no attack 2."]
+
+
+def test_a_cell_that_workers_cannot_import_is_named(tmp_path, monkeypatch):
+    class Elsewhere(Counted):
+        """Of a module that only this process has."""
+
+    Elsewhere.__module__, Elsewhere.__qualname__ = "nowhere", "Elsewhere"
+    monkeypatch.setitem(sys.modules, "nowhere", SimpleNamespace(Elsewhere=Elsewhere))
+    with pytest.raises(Misconfigured, match=r"cannot import the cell \(No module named 'nowhere'\)"):
+        run_cells([Elsewhere(1)], 0, tmp_path, Local(2))
+
+
+def test_no_cluster_is_said_at_once(tmp_path):
+    with pytest.raises(Misconfigured, match=r"no Ray cluster answers at '127\.0\.0\.1:1'"):
+        run_cells([Counted(1)], 0, tmp_path, Ray("127.0.0.1:1"))
 
 
 def test_a_killed_worker_is_replaced_once_and_the_others_go_on(tmp_path):

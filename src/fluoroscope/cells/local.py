@@ -12,7 +12,17 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 
-from fluoroscope.cells.work import ATTEMPTS, Endings, Failed, Job, Tell, WorkerDied, work, work_elsewhere
+from fluoroscope.cells.work import (
+    ATTEMPTS,
+    Endings,
+    Failed,
+    Job,
+    Tell,
+    WorkerDied,
+    not_importable,
+    work,
+    work_elsewhere,
+)
 from fluoroscope.errors import Misconfigured
 
 _PATIENCE = 5.0
@@ -140,7 +150,7 @@ def _serve(pipe: Connection, threads: int) -> None:
         try:
             job = pickle.loads(content)
         except Exception as problem:  # a cell whose class cannot be imported here
-            pipe.send_bytes(pickle.dumps(Failed(RuntimeError(f"a worker cannot import the cell: {problem}"))))
+            pipe.send_bytes(pickle.dumps(Failed(not_importable(problem))))
             continue
         pipe.send_bytes(work_elsewhere(job, lambda fraction: pipe.send_bytes(pickle.dumps(float(fraction))), threads))
 

@@ -3,13 +3,14 @@
 import logging
 import os
 import pickle
+import socket
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from typing import Any
 
-from fluoroscope.cells.work import ATTEMPTS, Endings, Failed, Job, Tell, WorkerDied, work_elsewhere
+from fluoroscope.cells.work import ATTEMPTS, Endings, Failed, Job, Tell, WorkerDied, not_importable, work_elsewhere
 from fluoroscope.errors import Misconfigured
 
 _LISTEN_EVERY = 0.5
@@ -50,6 +51,8 @@ def _on(ray: Any, jobs: Sequence[Job], tell: Tell) -> Endings:  # noqa: ANN401  
             job, attempt = running.pop(reference)
             try:
                 yield job.name, pickle.loads(ray.get(reference))
+            except ray.exceptions.RayTaskError as problem:  # what a cell raises is caught on the worker
+                yield job.name, Failed(not_importable(str(problem).strip().rpartition("\n")[2]))
             except ray.exceptions.RayError as problem:
                 if attempt < ATTEMPTS:
                     running[task.remote(job, board)] = (job, attempt + 1)
@@ -88,11 +91,19 @@ def _connected(address: str | None) -> Iterator[Any]:
         yield ray
         return
     try:
+        _knock(address)
         ray.init(address=address or "local", log_to_driver=False, include_dashboard=False, logging_level=logging.ERROR)
-    except (ConnectionError, ValueError) as problem:
+    except (OSError, RuntimeError, ValueError) as problem:
         raise Misconfigured(f"no Ray cluster answers at {address!r}; `ray status` shows whether one runs.") from problem
     try:
         with redirect_stdout(sys.stderr):  # where Ray would tell of dead workers, between a command's JSON
             yield ray
     finally:
         ray.shutdown()
+
+
+def _knock(address: str | None) -> None:
+    """Ray itself would wait for minutes where nobody listens."""
+    host, _, port = (address or "").removeprefix("ray://").rpartition(":")
+    if host:
+        socket.create_connection((host, int(port)), timeout=10).close()

@@ -12,7 +12,7 @@ import torch
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from fluoroscope.cells.cell import Bench, Cell, Result
-from fluoroscope.errors import FluoroscopeError
+from fluoroscope.errors import FluoroscopeError, Misconfigured
 
 ATTEMPTS = 2
 """Workers that a cell is given before it has failed."""
@@ -22,6 +22,11 @@ _TELL_EVERY = 0.2
 
 class WorkerDied(FluoroscopeError):
     """The process that ran a cell ended before the cell did."""
+
+
+def not_importable(why: object) -> Misconfigured:
+    """For a worker that cannot read its job."""
+    return Misconfigured(f"a worker cannot import the cell ({why}): install the package that has it there.")
 
 
 @dataclass(frozen=True)
