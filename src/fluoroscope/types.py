@@ -266,6 +266,31 @@ class Observation:
 
 
 @dataclass(frozen=True, eq=False)
+class Records:
+    """Labelled images in an attacker's own hands: a shadow set, or candidates of whom it asks who trained on them."""
+
+    images: Tensor
+    """(n, channels, height, width)."""
+    labels: Tensor
+    """(n,)."""
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+
+@dataclass(frozen=True, eq=False)
+class RoundView:
+    """What a participant sees of a round: the model that came of it, and what the server tells of it."""
+
+    round: int
+    architecture: Architecture
+    state: State
+    """The global parameters and buffers after the round."""
+    metrics: Mapping[str, float]
+    """Aggregated over the clients' own test images: loss, accuracy."""
+
+
+@dataclass(frozen=True, eq=False)
 class Reconstruction:
     """An attacker's guess at the images behind an update."""
 

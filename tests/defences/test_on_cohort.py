@@ -6,8 +6,8 @@ import torch
 from dp_accounting.rdp import RdpAccountant
 
 from fluoroscope.defences import Participation
-from fluoroscope.defences.global_dp import GlobalDp
 from fluoroscope.defences.distance import distance
+from fluoroscope.defences.global_dp import GlobalDp
 from fluoroscope.defences.metric_privacy import MetricPrivacy
 from fluoroscope.errors import Misconfigured
 from fluoroscope.types import LocalTraining, Sgd

@@ -28,3 +28,7 @@ THREATS.add(
         ),
     ),
 )
+THREATS.add(
+    "curious-client",  # P3: takes part; of every round it has the global model, and the metrics that the server tells
+    Knowledge("client", frozenset({Capability.ARCHITECTURE, Capability.TRAINING, Capability.GLOBAL_STATE})),
+)

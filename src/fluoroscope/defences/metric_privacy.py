@@ -52,9 +52,9 @@ class MetricPrivacy:
         base = math.sqrt(2 * math.log(1.25 / self.delta)) * participation.clients / (self.multiplier * self.clip)
         by = "divided by" if self.scale == "direct" else "times"
         return PrivacyClaim(
-            statement=f"not differential privacy, but metric privacy: in each round two cohorts whose means lie r "
-            f"apart are kept within epsilon * r at delta {self.delta:g}, epsilon = {base:.4g} {by} that round's d; d is "
-            "computed from the clients' data and is not itself protected"
+            statement=f"not differential privacy, but metric privacy: in each round two cohorts whose means lie "
+            f"r apart stay within epsilon * r at delta {self.delta:g}, epsilon = {base:.4g} {by} that round's d; d "
+            "is computed from the clients' data and is not itself protected"
         )
 
     def received(self, update: State) -> dict[str, Tensor]:

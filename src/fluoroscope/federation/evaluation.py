@@ -13,14 +13,20 @@ CHUNK = 64
 """Images in one forward pass: bounds the memory, changes no result."""
 
 
-@torch.no_grad()
 def evaluate(model: nn.Module, state: State, data: PrivateBatch) -> Utility:
-    """Utility of `state` on `data`, in evaluation mode, on the device of `state`."""
+    """Utility of `state` on `data`."""
+    return utility(predict(model, state, data.images), data.labels)
+
+
+@torch.no_grad()
+def predict(model: nn.Module, state: State, images: Tensor) -> Tensor:
+    """Logits (n, classes) in evaluation mode, on the device of `state`."""
     network = copy.deepcopy(model).eval()
     device = next(iter(state.values())).device
-    chunks = torch.split(data.images, CHUNK)
-    logits = [torch.func.functional_call(network, dict(state), (images.to(device),)) for images in chunks]
-    return utility(torch.cat(logits), data.labels)
+    chunks = [
+        torch.func.functional_call(network, dict(state), (part.to(device),)) for part in torch.split(images, CHUNK)
+    ]
+    return torch.cat(chunks)
 
 
 @torch.no_grad()

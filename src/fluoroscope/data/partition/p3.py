@@ -4,11 +4,11 @@ A fifth of each client's share is its own test split, here its validation set. O
 initial parameters (auxiliary), the other half is the test set.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fluoroscope.data.partition.allocation import fill
+from fluoroscope.data.partition.allocation import class_counts, fill, spread
 from fluoroscope.data.partition.apportion import Counts, apportion
 from fluoroscope.data.partition.registry import PARTITIONS
 from fluoroscope.errors import Misconfigured
@@ -34,12 +34,14 @@ class P3Homogeneous:
 
     scale: float = 1.0
     """Multiplies every count; where the paper has some images of a class, one at least remains."""
+    fit: bool = False
+    """Divides all images there are, of any four classes, in the table's shares of each class."""
 
     def __post_init__(self) -> None:
-        _check_scale(self.scale)
+        _check_scale(self.scale, self.fit)
 
     def divide(self, images: ImageSet, seed: int) -> Partition:
-        return _divide(images, TABLE_2, self.scale, seed)
+        return _divide(images, TABLE_2, self.scale, self.fit, seed)
 
 
 @PARTITIONS.register("p3-table-3")
@@ -49,12 +51,14 @@ class P3Table3:
 
     scale: float = 1.0
     """As for P3Homogeneous."""
+    fit: bool = False
+    """As for P3Homogeneous."""
 
     def __post_init__(self) -> None:
-        _check_scale(self.scale)
+        _check_scale(self.scale, self.fit)
 
     def divide(self, images: ImageSet, seed: int) -> Partition:
-        return _divide(images, TABLE_3, self.scale, seed)
+        return _divide(images, TABLE_3, self.scale, self.fit, seed)
 
 
 @PARTITIONS.register("p3-table-8")
@@ -66,28 +70,49 @@ class P3Table8:
     """As for P3Homogeneous."""
     as_printed: bool = True
     """False gives client 3 424 mild images instead of 524: then the whole table fits into the paper's own data."""
+    fit: bool = False
+    """As for P3Homogeneous."""
+    without: tuple[str, ...] = ()
+    """Clients that stay away, such as client-3: the others hold what they would hold with them."""
 
     def __post_init__(self) -> None:
-        _check_scale(self.scale)
+        _check_scale(self.scale, self.fit)
+        names = [f"client-{i + 1}" for i in range(len(TABLE_8))]
+        if unknown := [name for name in self.without if name not in names]:
+            raise Misconfigured(f"without names {unknown}; the clients are {', '.join(names)}.")
+        if len(set(self.without)) == len(names):
+            raise Misconfigured("without leaves no client.")
 
     def divide(self, images: ImageSet, seed: int) -> Partition:
         *others, (_, *rest) = TABLE_8
         fitting = (*others, (_TABLE_8_MILD, *rest))
-        return _divide(images, TABLE_8 if self.as_printed else fitting, self.scale, seed)  # type: ignore[arg-type]
+        table: Table = TABLE_8 if self.as_printed else fitting  # type: ignore[assignment]
+        whole = _divide(images, table, self.scale, self.fit, seed)
+        return replace(whole, clients=tuple(c for c in whole.clients if c.name not in self.without))
 
 
-def _check_scale(scale: float) -> None:
+def _check_scale(scale: float, fit: bool) -> None:
     if not 0 < scale < float("inf"):
         raise Misconfigured(f"scale must be above 0, not {scale}.")
+    if fit and scale != 1:
+        raise Misconfigured(f"fit takes all images that there are, so scale = {scale:g} says nothing; set one of them.")
 
 
-def _divide(images: ImageSet, table: Table, scale: float, seed: int) -> Partition:
-    _check_classes(images)
+def _divide(images: ImageSet, table: Table, scale: float, fit: bool, seed: int) -> Partition:
+    if len(images.classes) != len(CLASSES):
+        raise Misconfigured(
+            f"P3's tables need 4 classes ({', '.join(CLASSES)}), but {images.name} has {len(images.classes)}: "
+            f"{', '.join(images.classes)}. Use the partition iid or dirichlet for it."
+        )
+    rng = numpy_generator(seed, "partition", "p3")
     train, validation = _halves(_scaled(table, scale), _VALIDATION)
     test, auxiliary = _halves(_scaled(HELD_OUT, scale), 0.5)
     demand = np.concatenate([train, validation, test, auxiliary])
-    remedy = f"Lower scale (now {scale:g}) or load more images."
-    bins = fill(images, demand, numpy_generator(seed, "partition", "p3"), remedy).bins
+    if fit:
+        bins = spread(images, apportion(class_counts(images), demand.astype(np.float64)), rng).bins
+    else:
+        _check_names(images)
+        bins = fill(images, demand, rng, f"Lower scale (now {scale:g}), load more images, or set fit = true.").bins
     clients = len(table)
     splits = tuple(ClientSplit(f"client-{i + 1}", bins[i], bins[clients + i]) for i in range(clients))
     return Partition(splits, test=bins[-2], auxiliary=bins[-1])
@@ -104,17 +129,12 @@ def _halves(counts: Counts, second: float) -> tuple[Counts, Counts]:
     return counts - taken, taken
 
 
-def _check_classes(images: ImageSet) -> None:
+def _check_names(images: ImageSet) -> None:
     """The tables' columns are these classes in this order, which is also that of their sorted names."""
-    if len(images.classes) != len(CLASSES):
-        raise Misconfigured(
-            f"P3's tables need 4 classes ({', '.join(CLASSES)}), but {images.name} has {len(images.classes)}: "
-            f"{', '.join(images.classes)}. Use the partition iid or dirichlet for it."
-        )
     plain = ["".join(c for c in name.lower() if c.isalpha()) for name in images.classes]
     expected = ("mild", "moderate", "no", "verymild")
     if not all(name.startswith(start) for name, start in zip(plain, expected, strict=True)):
         raise Misconfigured(
             f"P3's tables need the classes {', '.join(CLASSES)} in this order, but {images.name} has "
-            f"{', '.join(images.classes)}. Rename them, or use the partition iid or dirichlet."
+            f"{', '.join(images.classes)}. Rename them, set fit = true, or use the partition iid or dirichlet."
         )

@@ -1,0 +1,41 @@
+"""Client inference (P3 section 5): does the hospital whose data look like my shadow set take part?"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fluoroscope.attacks.inference.losses import losses
+from fluoroscope.errors import Misconfigured
+from fluoroscope.types import Records, RoundView
+
+
+@dataclass(frozen=True)
+class Difference:
+    """P3 tables 9, 10, D.13 to D.16, of one round."""
+
+    aggregated: float
+    """The loss that the server tells: over all clients' own test images."""
+    target: float
+    """The global model's loss on the shadow set."""
+
+    @property
+    def percent(self) -> float:
+        """P3: how much worse the model is on the target's kind of data, relative to its loss there."""
+        return 100 * (self.target - self.aggregated) / self.target
+
+
+def difference(view: RoundView, shadow: Records) -> Difference:
+    """What a curious client computes after the round."""
+    if not len(shadow):
+        raise Misconfigured(
+            "the shadow set is empty: an attacker without an image of the target's kind learns nothing."
+        )
+    return Difference(view.metrics["loss"], float(losses(view.architecture, view.state, shadow).mean()))
+
+
+def participation_score(views: Sequence[RoundView], shadow: Records) -> float:
+    """High where the target seems to take part: the model then does better on its kind of data than on others'.
+
+    Over several rounds the mean of their differences.
+    """
+    found = [difference(view, shadow).percent for view in views]
+    return -sum(found) / len(found)
