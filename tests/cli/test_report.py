@@ -53,6 +53,12 @@ def test_a_browser_that_fails_is_named(home, monkeypatch):
     assert "could not print" in done.stderr
 
 
+def test_out_is_the_page(home):
+    done = fluoroscope("report", "a", "--pdf", "--out", "x.pdf", cwd=home)
+    assert done.returncode == 2
+    assert "x.html" in done.stderr
+
+
 @pytest.mark.parametrize("command", [["report", "none"], ["compare", "a", "none"], ["gate", "none", "--max-rdlv", "0"]])
 def test_no_audit_there(home, command):
     done = fluoroscope(*command, cwd=home)

@@ -102,6 +102,20 @@ def test_an_audit_without_any_result_has_a_page(audit, tmp_path):
     assert page_of(tmp_path, tmp_path).count("no memory") >= len(document["cells"])
 
 
+def test_any_name_can_be_drawn(audit, tmp_path):
+    """Long, foreign, with signs that matplotlib knows; and cells that only a further setting tells apart."""
+    text = (audit / "findings.json").read_text().replace("dp-sgd \\u03b5=8", "dp-sgd $\\u7f51_<i>$ " + 8 * "very long ")
+    document = json.loads(text)
+    twin = next(cell for cell in document["cells"] if "roc" in cell["curves"])
+    document["cells"].append({**twin, "id": "twin", "settings": {**twin["settings"], "shadows": 4}})
+    for cell in document["cells"]:
+        cell["gallery"] = []
+    (tmp_path / "findings.json").write_text(json.dumps(document))
+    page = page_of(tmp_path, tmp_path)
+    assert "shadows 4" in page
+    assert "<i>" not in page
+
+
 def test_null_scores_are_shown_as_none(audit, tmp_path):
     document = json.loads((audit / "findings.json").read_text())
     for cell in document["cells"]:

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from fluoroscope.cli import console, options
+from fluoroscope.errors import Misconfigured
 
 
 def add_to(app: typer.Typer) -> None:
@@ -30,6 +31,8 @@ def add_to(app: typer.Typer) -> None:
         from fluoroscope.report.audit_report import write_report
         from fluoroscope.report.browser import print_pdf
 
+        if out is not None and out.suffix.lower() == ".pdf":
+            raise Misconfigured(f"--out names the page, such as {out.with_suffix('.html')}; --pdf prints beside it.")
         written = {"page": write_report(folder, show_images, out, timing)}
         if pdf:
             written["pdf"] = written["page"].with_suffix(".pdf")

@@ -78,26 +78,12 @@ def over_rounds(view: View) -> list[Picture]:
 
 
 def roc(view: View, *kinds: Kind) -> list[Picture]:
-    """Receiver operating characteristics with the line of guessing; one panel, or one a defence if there are many."""
+    """Receiver operating characteristics with the line of guessing."""
     drawn = []
     for kind in kinds:
-        cells = [placed for placed in view.done(kind) if _ROC in placed[1].curves]
-        keys = differing(cells)
-        groups = {label: [placed for placed in cells if placed[1].defence == label] for label in view.defences}
-        if not keys:
-            groups = {"": cells}
-        for label, group in groups.items():
-            if group:
-                series = {named(cell, keys) or cell.defence: _points(cell.curves[_ROC]) for _, cell in group}
-                first = group[0][1].curves[_ROC]
-                title = f"{KINDS[kind]}: {label}" if label else KINDS[kind]
-                panel = Panel(title, first.x_label, first.y_label, series)
-                drawn.append(
-                    Picture(
-                        curves(panel, "guessing", view.defences if not label else ()),
-                        f"ROC curve. {title}; the dotted line is guessing.",
-                    )
-                )
+        cells = view.done(kind)
+        for name in dict.fromkeys(name for _, cell in cells for name in cell.curves if name.startswith(_ROC)):
+            drawn += _lines([placed for placed in cells if name in placed[1].curves], name, kind, view.defences)
     return drawn
 
 
@@ -119,27 +105,22 @@ def tsne(view: View) -> list[Picture]:
 
 
 def _lines(cells: Sequence[Placed], name: str, kind: Kind, order: Sequence[str]) -> list[Picture]:
-    """One panel for all cells, or one a defence where lines would be too many."""
+    """One panel for all cells if they differ by their defence alone; else one a defence."""
     keys = differing(cells)
     groups: dict[str, list[Placed]] = {}
     for placed in cells:
-        groups.setdefault(placed[1].defence if len(cells) > len(COLOURS) else "", []).append(placed)
+        groups.setdefault(placed[1].defence if keys else "", []).append(placed)
     drawn = []
     for label, group in groups.items():
-        series = {
-            ", ".join(filter(None, ["" if label else cell.defence, named(cell, keys)])) or cell.id: _points(
-                cell.curves[name]
-            )
-            for _, cell in group
-        }
+        series: dict[str, list[Point]] = {}
+        for _, cell in group:
+            called = named(cell, keys) if label else cell.defence
+            series[called if called and called not in series else cell.id] = _points(cell.curves[name])
         first = group[0][1].curves[name]
-        title = f"{KINDS[kind]}: {metric(name).title}" + (f", {label}" if label else "")
-        panel = Panel(title, first.x_label, first.y_label, series)
-        drawn.append(
-            Picture(
-                curves(panel, order=order), f"{title} against {first.x_label}, a line for each of {', '.join(series)}."
-            )
-        )
+        of = "ROC" if name == _ROC else metric(name).title
+        panel = Panel(f"{KINDS[kind]}: {label or of}", first.x_label, first.y_label, series)
+        picture = curves(panel, "guessing" if name.startswith(_ROC) else None, () if label else order)
+        drawn.append(Picture(picture, f"{panel.title}, {of}. A line for each of {', '.join(series)}."))
     return drawn
 
 

@@ -14,9 +14,8 @@ from fluoroscope.report.page import Section, Table
 from fluoroscope.report.parts import Folded, Galleries, Gallery, Multiples, Stage, Viewer
 from fluoroscope.report.pointer import pointer
 from fluoroscope.report.traced import NOTHING, Traced
-from fluoroscope.report.view import Placed, View, differing, leakiest
+from fluoroscope.report.view import PLACES, Placed, View, differing, leakiest
 
-_PLACES = ("attack", "client", "round", "seed")
 _LONG = 12
 """Rows that a reader takes in without scrolling far."""
 _STAGES = {"prior": "Prior", "reconstruction": "Reconstruction", "original": "Original"}
@@ -79,7 +78,8 @@ def _best(view: View, cells: Sequence[Placed], name: str) -> Markup:
 
 def _table(view: View, cells: Sequence[Placed], with_kind: bool = False) -> Table:
     """The cells with the settings that tell them apart, and all of their scores."""
-    keys = [key for key in _PLACES if any(key in cell.settings for _, cell in cells)]
+    places = [key for key in PLACES if any(key in cell.settings for _, cell in cells)]
+    keys = [*places, *(key for key in differing(cells) if key not in places)]
     names = list(dict.fromkeys(name for _, cell in cells for name in cell.scores))
     chance = any(score.chance is not None for _, cell in cells for score in cell.scores.values())
     columns = [*(["Kind"] if with_kind else []), "Defence", *(key.capitalize() for key in keys)]

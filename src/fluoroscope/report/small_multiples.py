@@ -2,6 +2,7 @@
 
 import math
 import re
+import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -20,8 +21,8 @@ _INK = "#1b1f23"
 """Stands for the colour of the page's text, which the reader's light or dark setting decides."""
 _THEME = {_INK: "currentColor", **{colour.lower(): f"var(--c{i},{colour})" for i, colour in enumerate(COLOURS)}}
 _WIDTH = 3.7
-_TITLE, _NAME = 34, 15
-"""Letters in a line of a title and of a category's name."""
+_TITLE, _NAME, _ENTRY = 34, 20, 25
+"""Letters in a line of a title, of a category's name and of a column of the legend."""
 
 
 @dataclass(frozen=True)
@@ -48,14 +49,38 @@ class Dots:
     levels: Mapping[str, float] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class _Legend:
+    """Names below a figure: in two columns, or in one if they are long."""
+
+    names: Sequence[str]
+
+    @property
+    def columns(self) -> int:
+        return 2 if max(map(len, self.names), default=0) <= _ENTRY else 1
+
+    @property
+    def height(self) -> float:
+        """In inches."""
+        return 0.21 * math.ceil(sum(fill(name, _TITLE + 6).count("\n") + 1 for name in self.names) / self.columns)
+
+    def draw(self, figure: Figure, axes: Axes) -> None:
+        handles, labels = axes.get_legend_handles_labels()
+        if labels:
+            wrapped = [fill(label, _TITLE + 6) for label in labels]
+            figure.legend(handles, wrapped, loc="outside lower center", ncols=self.columns, fontsize=8, frameon=False)
+
+
 def dots(drawn: Dots) -> str:
     """Categories from top to bottom, so that their names can be read."""
-    entries = sum(name != "" for name in drawn.series) + len(drawn.levels)
+    legend = _Legend([*filter(None, drawn.series), *drawn.levels])
     with _style():
         lines = max(
             sum(dot.category == name for dots in drawn.series.values() for dot in dots) for name in drawn.categories
         )
-        height = 1.15 + len(drawn.categories) * max(0.42, 0.09 * lines) + 0.2 * math.ceil(entries / 2)
+        names = [fill(name, _NAME) for name in drawn.categories]
+        row = max(0.42, 0.09 * lines, 0.17 + 0.14 * max(name.count("\n") for name in names))
+        height = 1.15 + len(drawn.categories) * row + legend.height
         figure = Figure(figsize=(_WIDTH, height), layout="constrained")
         axes = figure.subplots()
         taken: Counter[str] = Counter()
@@ -79,7 +104,7 @@ def dots(drawn: Dots) -> str:
             )
         for i, (name, level) in enumerate(drawn.levels.items()):
             axes.axvline(level, color=_INK, linestyle=(":", "--")[i % 2], linewidth=1.2, label=name)
-        axes.set_yticks(range(len(drawn.categories)), [fill(name, _NAME) for name in drawn.categories])
+        axes.set_yticks(range(len(names)), names)
         axes.set_ylim(len(drawn.categories) - 0.5, -0.5)
         axes.set_xlabel(drawn.label)
         _title(axes, drawn.title)
@@ -87,8 +112,7 @@ def dots(drawn: Dots) -> str:
         axes.grid(axis="x", alpha=0.3)
         axes.tick_params(axis="y", length=0)
         axes.spines[["top", "right", "left"]].set_visible(False)
-        if entries:
-            figure.legend(loc="outside lower center", ncols=2, fontsize=8, frameon=False)
+        legend.draw(figure, axes)
         return _themed(figure)
 
 
@@ -97,26 +121,24 @@ def curves(panel: Panel, diagonal: str | None = None, order: Sequence[str] = ())
 
     Names keep the colour of their place in `order` from panel to panel.
     """
-    entries = len(panel.series) + len(panel.levels) + bool(diagonal)
+    legend = _Legend([*panel.series, *panel.levels, *filter(None, [diagonal])])
     with _style():
-        figure = Figure(
-            figsize=(_WIDTH, (3.4 if diagonal else 2.4) + 0.2 * math.ceil(entries / 2)), layout="constrained"
-        )
+        figure = Figure(figsize=(_WIDTH, (3.4 if diagonal else 2.4) + legend.height), layout="constrained")
         axes = figure.subplots()
         draw_panel(axes, replace(panel, title=""), {name: i for i, name in enumerate(order)})
         if diagonal:
             axes.plot([0, 1], [0, 1], color=_INK, linestyle=":", linewidth=1.2, label=diagonal)
-            axes.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), aspect="equal")
+            axes.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
         _title(axes, panel.title)
-        if entries:
-            figure.legend(loc="outside lower center", ncols=2, fontsize=8, frameon=False)
+        legend.draw(figure, axes)
         return _themed(figure)
 
 
 def cloud(title: str, groups: Mapping[str, Sequence[tuple[float, float]]]) -> str:
     """Points on a plane without a scale (t-SNE)."""
+    legend = _Legend(list(groups))
     with _style():
-        figure = Figure(figsize=(_WIDTH, 3.3 + 0.2 * math.ceil(len(groups) / 2)), layout="constrained")
+        figure = Figure(figsize=(_WIDTH, 3.3 + legend.height), layout="constrained")
         axes = figure.subplots()
         for i, (name, points) in enumerate(groups.items()):
             x, y = np.asarray(points, dtype=np.float64).reshape(-1, 2).T
@@ -124,7 +146,7 @@ def cloud(title: str, groups: Mapping[str, Sequence[tuple[float, float]]]) -> st
             axes.plot(x, y, linestyle="none", marker=marker, color=colour, markersize=4.5, alpha=0.75, label=name)
         axes.set(xticks=[], yticks=[], xlabel="t-SNE 1 (no unit)", ylabel="t-SNE 2 (no unit)")
         _title(axes, title)
-        figure.legend(loc="outside lower center", ncols=2, fontsize=8, frameon=False)
+        legend.draw(figure, axes)
         return _themed(figure)
 
 
@@ -137,6 +159,7 @@ def _style() -> AbstractContextManager[None]:
             "xtick.color": _INK,
             "ytick.color": _INK,
             "axes.facecolor": "none",
+            "text.parse_math": False,  # a label is what somebody called a thing, $ and all
             "font.size": 9,
             "axes.labelsize": 9,
             "xtick.labelsize": 8.5,
@@ -156,7 +179,10 @@ def _title(axes: Axes, text: str) -> None:
 
 def _themed(figure: Figure) -> str:
     """The drawing in the page's colours, without what has no use in a page: metadata, names that nothing refers to."""
-    text = re.sub("<metadata>.*?</metadata>", "", svg(figure), flags=re.DOTALL)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph")  # the browser has fonts for names that this one lacks
+        drawn = svg(figure)
+    text = re.sub("<metadata>.*?</metadata>", "", drawn, flags=re.DOTALL)
     used = set(re.findall(r"#([\w.]+)", text))
     text = re.sub(r' id="([\w.]+)"', lambda found: found.group() if found.group(1) in used else "", text)
     return re.sub("|".join(_THEME), lambda found: _THEME[found.group()], text)

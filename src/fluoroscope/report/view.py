@@ -45,15 +45,22 @@ class View:
         return Markup(" · ").join([escape(placed[1].defence), *named])
 
 
-def differing(cells: Sequence[Placed], keys: Sequence[str] = ("attack", "client", "round", "seed")) -> list[str]:
-    """Those of the settings in which the cells differ."""
-    return [key for key in keys if len({str(cell.settings.get(key)) for _, cell in cells}) > 1]
+PLACES = ("attack", "client", "round", "seed")
+"""Settings that say which cell it is, in the order in which people say them."""
+
+
+def differing(cells: Sequence[Placed], keys: Sequence[str] | None = None) -> list[str]:
+    """Those of these settings, or of all, in which the cells differ."""
+    every = dict.fromkeys([*PLACES, *(key for _, cell in cells for key in cell.settings)])
+    return [
+        key for key in (every if keys is None else keys) if len({str(cell.settings.get(key)) for _, cell in cells}) > 1
+    ]
 
 
 def named(cell: Cell, keys: Sequence[str]) -> str:
     """The cell by these settings, for a legend."""
-    return ", ".join(str(cell.settings[key]) if key != "round" else f"round {cell.settings[key]}"
-                     for key in keys if key in cell.settings)  # fmt: skip
+    said = {key: str(cell.settings[key]) for key in keys if key in cell.settings}
+    return ", ".join(text if key in ("attack", "client") else f"{key} {text}" for key, text in said.items())
 
 
 def leakiest(cells: Sequence[Placed], name: str) -> tuple[int, Score] | None:
