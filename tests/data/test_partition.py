@@ -10,6 +10,7 @@ import torch
 
 from fluoroscope.data.partition import (
     PARTITIONS,
+    CountsSplit,
     DirichletSplit,
     IidSplit,
     P1Split,
@@ -63,6 +64,7 @@ CASES: dict[str, tuple[Partitioner, ImageSet]] = {
     "p3-homogeneous": (P3Homogeneous(0.1), image_set([130, 20, 420, 300], classes=DEMENTIA)),
     "p3-table-3": (P3Table3(0.1), image_set([130, 20, 420, 300], classes=DEMENTIA)),
     "p3-table-8": (P3Table8(0.1), image_set([150, 20, 420, 300], classes=DEMENTIA)),
+    "counts": (CountsSplit(((20, 30), (5, 0)), auxiliary=10), image_set([150, 150])),
     "dirichlet": (DirichletSplit(), image_set([300, 500, 40])),
     "iid": (IidSplit(auxiliary=0.1), image_set([300, 500, 40])),
 }
@@ -172,7 +174,41 @@ class TestP1:
             P1Split(validation=-1)
 
 
+class TestCounts:
+    def test_every_client_has_its_numbers(self):
+        images = image_set([150, 150])
+        split = CountsSplit(((20, 30), (1, 0), (3, 40)), validation=6, test=20, auxiliary=10).divide(images, 0)
+        found = [np.bincount(images.batch.labels[list(c.train)], minlength=2).tolist() for c in split.clients]
+        assert found == [[20, 30], [1, 0], [3, 40]]
+        assert [len(c.validation) for c in split.clients] == [6, 6, 6]
+        assert (len(split.test), len(split.auxiliary)) == (20, 10)
+
+    def test_what_cannot_be_is_named(self):
+        with pytest.raises(Misconfigured, match="2 classes"):
+            CountsSplit(((1, 2, 3),)).divide(image_set([150, 150]), 0)
+        with pytest.raises(Misconfigured, match="an image at least"):
+            CountsSplit(((0, 0),))
+        with pytest.raises(Misconfigured, match=r"short of images.*Lower train"):
+            CountsSplit(((1000, 1),)).divide(image_set([150, 150]), 0)
+
+
 class TestP3:
+    def test_fit_gives_the_printed_counts_on_the_paper_s_own_data(self):
+        images = image_set([896, 64, 3200, 2240], classes=DEMENTIA)
+        for split, table in ((P3Homogeneous(fit=True), TABLE_2), (P3Table3(fit=True), TABLE_3)):
+            for client, row in zip(split.divide(images, 0).clients, table, strict=True):
+                held = images.batch.labels[[*client.train, *client.validation]]
+                assert np.bincount(held, minlength=4).tolist() == list(row)
+
+    def test_fit_divides_any_four_classes_and_uses_every_image(self):
+        images = image_set([50, 60, 70, 80], classes=("glioma", "meningioma", "none", "pituitary"))
+        for split in (P3Homogeneous(fit=True), P3Table3(fit=True), P3Table8(fit=True)):
+            found = split.divide(images, 0)
+            held = [*found.test, *found.auxiliary, *(i for c in found.clients for i in (*c.train, *c.validation))]
+            assert sorted(held) == list(range(260))
+        with pytest.raises(Misconfigured, match="fit"):
+            P3Homogeneous(scale=0.5, fit=True)
+
     @pytest.mark.parametrize(
         ("split", "table"), [(P3Homogeneous(), TABLE_2), (P3Table3(), TABLE_3), (P3Table8(), TABLE_8)]
     )

@@ -279,7 +279,7 @@ def test_kill_dash_nine_in_the_middle_of_a_round(tmp_path):
 
 
 def test_two_processes_train_a_run_once(tmp_path):
-    plan = plan_of(rounds=12)
+    plan = plan_of(rounds=6)
     both = [start(plan, tmp_path / "run") for _ in range(2)]
     assert [process.wait(timeout=200) for process in both] == [0, 0]
     assert digests(tmp_path / "run") == digests(federate(plan, tmp_path / "alone").folder)

@@ -49,6 +49,8 @@ class PartitionPlan(OpenSection):
     """Who holds which image."""
 
     name: str = "iid"
+    without: tuple[str, ...] = ()
+    """Clients that stay away; the others hold what they would hold with them."""
 
 
 class ModelPlan(Section):
@@ -145,6 +147,8 @@ class Plan(Section):
     def fingerprint(self) -> str:
         """Of all that decides a round's result. More rounds continue a run, so their number is left out."""
         decisive = self.model_dump(mode="json", exclude={"rounds"})
+        if not self.partition.without:  # the plan of a federation of all is what it was before this could be said
+            del decisive["partition"]["without"]
         return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
 
 

@@ -152,11 +152,22 @@ def _load_task(plan_json: str) -> Task:
     data = plan.data
     seed = plan.seed if data.seed is None else data.seed
     images = load(data.source, Request(data.size, data.channels, data.images, seed, data.skip_bad, data.burn_in))
-    task = Task(plan, images, divide(images, plan.partition.name, plan.partition.settings, plan.seed))
+    partition = divide(images, plan.partition.name, plan.partition.settings, plan.seed)
+    task = Task(plan, images, _without(partition, plan.partition.without))
     names = {client.name for client in task.clients}
     if plan.records.clients != "all" and (unknown := set(plan.records.clients) - names):
         raise Misconfigured(f"records.clients names {sorted(unknown)}; the partition has {sorted(names)}.")
     return task
+
+
+def _without(partition: Partition, absent: tuple[str, ...]) -> Partition:
+    names = [client.name for client in partition.clients]
+    if unknown := sorted(set(absent) - set(names)):
+        raise Misconfigured(f"partition.without names {unknown}; the partition has {names}.")
+    kept = tuple(client for client in partition.clients if client.name not in absent)
+    if not kept:
+        raise Misconfigured(f"partition.without = {list(absent)} leaves no client.")
+    return replace(partition, clients=kept)
 
 
 def _whole(value: object) -> int:

@@ -1,6 +1,7 @@
 """Who holds which image: splits by patient, stratified, from a seed."""
 
-from fluoroscope.data.partition import dirichlet, iid, p1, p2, p3
+from fluoroscope.data.partition import counts, dirichlet, iid, p1, p2, p3
+from fluoroscope.data.partition.counts import CountsSplit
 from fluoroscope.data.partition.dirichlet import DirichletSplit
 from fluoroscope.data.partition.iid import IidSplit
 from fluoroscope.data.partition.p1 import P1Split
@@ -11,6 +12,7 @@ from fluoroscope.data.partition.split_table import split_table
 
 __all__ = [
     "PARTITIONS",
+    "CountsSplit",
     "DirichletSplit",
     "IidSplit",
     "P1Split",
@@ -19,6 +21,7 @@ __all__ = [
     "P3Table3",
     "P3Table8",
     "Partitioner",
+    "counts",
     "dirichlet",
     "iid",
     "p1",

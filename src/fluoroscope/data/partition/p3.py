@@ -4,7 +4,7 @@ A fifth of each client's share is its own test split, here its validation set. O
 initial parameters (auxiliary), the other half is the test set.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -72,23 +72,15 @@ class P3Table8:
     """False gives client 3 424 mild images instead of 524: then the whole table fits into the paper's own data."""
     fit: bool = False
     """As for P3Homogeneous."""
-    without: tuple[str, ...] = ()
-    """Clients that stay away, such as client-3: the others hold what they would hold with them."""
 
     def __post_init__(self) -> None:
         _check_scale(self.scale, self.fit)
-        names = [f"client-{i + 1}" for i in range(len(TABLE_8))]
-        if unknown := [name for name in self.without if name not in names]:
-            raise Misconfigured(f"without names {unknown}; the clients are {', '.join(names)}.")
-        if len(set(self.without)) == len(names):
-            raise Misconfigured("without leaves no client.")
 
     def divide(self, images: ImageSet, seed: int) -> Partition:
         *others, (_, *rest) = TABLE_8
         fitting = (*others, (_TABLE_8_MILD, *rest))
         table: Table = TABLE_8 if self.as_printed else fitting  # type: ignore[assignment]
-        whole = _divide(images, table, self.scale, self.fit, seed)
-        return replace(whole, clients=tuple(c for c in whole.clients if c.name not in self.without))
+        return _divide(images, table, self.scale, self.fit, seed)
 
 
 def _check_scale(scale: float, fit: bool) -> None:
