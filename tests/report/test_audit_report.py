@@ -45,6 +45,10 @@ def test_every_number_is_a_finding(audit, page):
         assert text in expected, at
 
 
+def test_no_number_of_a_table_is_without_its_address(page):
+    assert not re.findall(r"<t[dh][^>]*>\s*-?\d+(?:\.\d+)?\s*</t[dh]>", page)
+
+
 def test_every_score_is_on_the_page(audit, page):
     shown = {at for _, at, _, _ in NUMBER.findall(page)}
     for i, cell in enumerate(json.loads((audit / "findings.json").read_text())["cells"]):

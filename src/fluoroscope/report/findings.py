@@ -280,12 +280,13 @@ def texts(findings: Findings) -> Iterator[tuple[str, Text]]:
 
 def _wrong_numbers(text: Text, document: dict[str, Any]) -> Iterator[str]:
     try:
-        places = {name for _, name, _, _ in Formatter().parse(text.text) if name is not None}
+        parsed = [found for found in Formatter().parse(text.text) if found[1] is not None]
     except ValueError as problem:
         yield f"the text {text.text!r} cannot be filled in ({problem})"
         return
-    if places != {str(i) for i in range(len(text.numbers))}:
-        yield f"the text has the places {sorted(places)} for {len(text.numbers)} numbers"
+    places = {name for _, name, _, _ in parsed}
+    if places != {str(i) for i in range(len(text.numbers))} or any(how or turned for _, _, how, turned in parsed):
+        yield f"the text {text.text!r} needs the places {{0}}, {{1}} ... for its {len(text.numbers)} numbers alone"
     for i, number in enumerate(text.numbers):
         try:
             value = resolve(document, number.pointer)
