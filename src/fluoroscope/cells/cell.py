@@ -17,6 +17,8 @@ class Result:
     """By iteration: lists of one length."""
     images: Mapping[str, Tensor] = field(default_factory=dict)
     """What the figure shows."""
+    notes: Mapping[str, Any] = field(default_factory=dict)
+    """Plain data beside the numbers."""
 
 
 @dataclass(frozen=True)

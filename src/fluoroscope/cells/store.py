@@ -40,7 +40,7 @@ class CellStore:
         try:
             read = json.loads(numbers.read_text())
             tensors = load_file(images) if images.exists() else {}
-            return Result(read["measures"], read["curves"], tensors), float(read["seconds"])
+            return Result(read["measures"], read["curves"], tensors, read.get("notes", {})), float(read["seconds"])
         except (OSError, ValueError, KeyError, SafetensorError) as problem:
             raise BadInput(f"{numbers} is damaged ({problem}): delete it, and its cell is run again.") from problem
 
@@ -51,7 +51,13 @@ class CellStore:
             part = images.with_name(f".{images.name}.part")
             save_file({label: tensor.contiguous().clone() for label, tensor in result.images.items()}, part)
             part.replace(images)
-        content = {"settings": settings, "measures": result.measures, "curves": result.curves, "seconds": seconds}
+        content = {
+            "settings": settings,
+            "measures": result.measures,
+            "curves": result.curves,
+            "notes": result.notes,
+            "seconds": seconds,
+        }
         part = numbers.with_name(f".{numbers.name}.part")
         part.write_text(strict_json.dumps(content))
         with part.open() as written:

@@ -27,7 +27,7 @@ def step(optimiser: Sgd | Adam, parameters: Tensors, gradients: Tensors, slots: 
     """The parameters after one step; with `in_place` they are the tensors that came in."""
     slots.step += 1
     if isinstance(optimiser, Adam):
-        direction = _adam_direction(optimiser, gradients, slots)
+        direction = _adam_direction(optimiser, gradients, slots, in_place)
     else:
         direction = _sgd_direction(optimiser, parameters, gradients, slots)
     if in_place:
@@ -47,14 +47,22 @@ def _sgd_direction(optimiser: Sgd, parameters: Tensors, gradients: Tensors, slot
     return gradients
 
 
-def _adam_direction(optimiser: Adam, gradients: Tensors, slots: Slots) -> Tensors:
+def _adam_direction(optimiser: Adam, gradients: Tensors, slots: Slots, in_place: bool) -> Tensors:
     beta1, beta2 = optimiser.betas
     if not slots.first:
         slots.first = [torch.zeros_like(g) for g in gradients]
         slots.second = [torch.zeros_like(g) for g in gradients]
+    correction1, correction2 = 1 - beta1**slots.step, 1 - beta2**slots.step
+    if in_place:
+        torch._foreach_lerp_(slots.first, gradients, 1 - beta1)
+        torch._foreach_mul_(slots.second, beta2)
+        torch._foreach_addcmul_(slots.second, gradients, gradients, 1 - beta2)
+        roots = torch._foreach_sqrt(slots.second)
+        torch._foreach_div_(roots, correction2**0.5 / correction1)
+        torch._foreach_add_(roots, optimiser.eps * correction1)
+        return list(torch._foreach_div(slots.first, roots))
     slots.first = [m * beta1 + g * (1 - beta1) for m, g in zip(slots.first, gradients, strict=True)]
     slots.second = [v * beta2 + g * g * (1 - beta2) for v, g in zip(slots.second, gradients, strict=True)]
-    correction1, correction2 = 1 - beta1**slots.step, 1 - beta2**slots.step
     return [
         (m / correction1) / (_root(v / correction2) + optimiser.eps)
         for m, v in zip(slots.first, slots.second, strict=True)

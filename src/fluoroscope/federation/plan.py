@@ -5,7 +5,7 @@ import json
 import tomllib
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError, model_validator
 
@@ -152,8 +152,16 @@ class Plan(Section):
         return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
 
 
+P = TypeVar("P", bound=Plan)
+
+
 def read_plan(path: Path) -> Plan:
-    """The plan in a TOML file; paths in it are relative to the file."""
+    """The plan in a TOML file; paths in it are relative to the file. What it says of an audit is left aside."""
+    return read_plan_as(Plan, path, without=("audit",))
+
+
+def read_plan_as(kind: type[P], path: Path, without: tuple[str, ...] = ()) -> P:
+    """The same, of a plan that says more than a federation's."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as problem:
@@ -162,26 +170,32 @@ def read_plan(path: Path) -> Plan:
         content = tomllib.loads(text)
     except tomllib.TOMLDecodeError as problem:
         raise BadInput(f"{path} is not valid TOML: {problem}.") from problem
-    return _rooted(parse_plan(content, str(path)), path.parent)
+    content = {key: value for key, value in content.items() if key not in without}
+    return _rooted(parse_plan_as(kind, content, str(path)), path.parent)
 
 
 def parse_plan(content: dict[str, Any], origin: str = "plan") -> Plan:
     """A plan from plain data; the first thing that is wrong is named by its key."""
+    return parse_plan_as(Plan, content, origin)
+
+
+def parse_plan_as(kind: type[P], content: dict[str, Any], origin: str = "plan") -> P:
+    """The same, of a plan that says more than a federation's."""
     try:
-        return Plan.model_validate(content)
+        return kind.model_validate(content)
     except ValidationError as problem:
         first = problem.errors()[0]
         # A union reports each of its branches; the key itself is what the user wrote.
         where = ".".join(str(part) for part in first["loc"] if not str(part).startswith(("literal", "list")))
         if first["type"] == "extra_forbidden":
-            raise Misconfigured(f"{origin}: there is no key {where!r}{_near(first['loc'])}.") from problem
+            raise Misconfigured(f"{origin}: there is no key {where!r}{_near(kind, first['loc'])}.") from problem
         if first["type"] == "value_error":  # our own words, of several keys at once
             raise Misconfigured(f"{origin}: {first['msg'].removeprefix('Value error, ')}.") from problem
         raise Misconfigured(f"{origin}: {where}: {first['msg']}, not {first['input']!r}.") from problem
 
 
-def _near(location: tuple[int | str, ...]) -> str:
-    section = Plan.model_fields[str(location[0])].annotation if len(location) > 1 else Plan
+def _near(kind: type[Plan], location: tuple[int | str, ...]) -> str:
+    section = kind.model_fields[str(location[0])].annotation if len(location) > 1 else kind
     known = list(getattr(section, "model_fields", {}))
     near = get_close_matches(str(location[-1]), known, n=1)
     return f"; did you mean {near[0]!r}?" if near else f". Known here: {', '.join(known)}"
@@ -194,7 +208,7 @@ def _with_key(part: DefencePlan, folder: Path) -> DefencePlan:
     return part.model_copy(update={"key": str((folder / part.settings["key"]).resolve())})
 
 
-def _rooted(plan: Plan, folder: Path) -> Plan:
+def _rooted(plan: P, folder: Path) -> P:
     """The plan with its relative paths made absolute, so that it means the same from anywhere."""
     kind, colon, location = plan.data.source.rpartition(":")
     source, weights = plan.data.source, plan.model.weights

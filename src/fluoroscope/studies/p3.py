@@ -1,5 +1,6 @@
 """P3's utility: a strategy under a privacy on a split, over several seeds."""
 
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -78,7 +79,7 @@ class Accuracy:
 
 def _last_rounds(run: Trained) -> Mapping[str, float]:
     """P3 tables 4 and 6: the mean over the last quarter of the rounds, of P3's 20 the last five."""
-    last = run.rounds[-max(1, round(len(run.rounds) / 4)) :]
+    last = run.rounds[-math.ceil(len(run.rounds) / 4) :]
     keys = ("accuracy", "f1", "precision", "auc", "loss")
     return {key: sum(run.aggregated(r, key) for r in last) / len(last) for key in keys}
 

@@ -40,7 +40,7 @@ ATTACKER, TARGET = "client-1", "client-3"
 _SHORT = {"small": 3, "paper": 3}
 """Rounds of the federations in which a client is curious; P3 looks at the first."""
 _SCALES: dict[Size, dict[str, Any]] = {
-    "small": {"size": 32, "images": 640, "rounds": 5, "batch_size": 8, "epochs": 5, "pretrain": 20, "inference": 10},
+    "small": {"size": 32, "images": 512, "rounds": 5, "batch_size": 8, "epochs": 5, "pretrain": 20, "inference": 10},
     "paper": {"size": 128, "images": 6400, "rounds": 20, "batch_size": 32, "epochs": 5, "pretrain": 5, "inference": 20},
 }
 _FROM_INITIAL = ("fedavgm", "fedopt", "fedadam", "fedyogi")

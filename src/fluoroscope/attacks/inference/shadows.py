@@ -1,0 +1,56 @@
+"""Shadow trainings: the attacker plays the victim with its own images, with each candidate in half of the plays."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from fluoroscope.errors import Misconfigured
+from fluoroscope.federation.local_training import schedule, train_on
+from fluoroscope.models import build
+from fluoroscope.types import Architecture, LocalTraining, Records, State
+
+Train = Callable[[Records, torch.Generator], State]
+"""A client's round on these records: the model as it would be sent."""
+
+
+def client(architecture: Architecture, state: State, training: LocalTraining) -> Train:
+    """A client without a defence that starts from the global `state`: both seats know all of this."""
+    model = build(architecture)
+
+    def train(records: Records, rng: torch.Generator) -> State:
+        settings = replace(training, images=len(records))
+        batches = ((records.images[chosen], records.labels[chosen]) for chosen in schedule(settings, rng))
+        return train_on(model, state, batches, settings, rng).state
+
+    return train
+
+
+def halves(candidates: int, shadows: int, rng: torch.Generator) -> Tensor:
+    """(shadows, candidates), bool: a random half and the other half by turns, so each candidate is in half of them."""
+    if shadows < 4 or shadows % 2:
+        raise Misconfigured(f"shadows must be an even number from 4 on, not {shadows}: they come in pairs.")
+    orders = [torch.randperm(candidates, generator=rng) for _ in range(shadows // 2)]
+    firsts = torch.stack(
+        [torch.zeros(candidates, dtype=torch.bool).scatter(0, o[: candidates // 2], True) for o in orders]
+    )
+    return torch.stack([firsts, ~firsts], 1).flatten(0, 1)
+
+
+def shadow_sets(
+    candidates: Records, pool: Records, inside: Tensor, images: int, rng: torch.Generator
+) -> Iterator[Records]:
+    """For each shadow the candidates that are in it, filled up to the victim's number of `images` from the pool."""
+    for chosen in inside:
+        missing = images - int(chosen.sum())
+        if not 0 <= missing <= len(pool):
+            raise Misconfigured(
+                f"a shadow of {images} images cannot hold {int(chosen.sum())} candidates and {missing} of the "
+                f"{len(pool)} images in the pool; ask of fewer candidates, or give a larger pool."
+            )
+        filling = torch.randperm(len(pool), generator=rng)[:missing]
+        yield Records(
+            torch.cat([candidates.images[chosen], pool.images[filling]]),
+            torch.cat([candidates.labels[chosen], pool.labels[filling]]),
+        )
