@@ -1,6 +1,8 @@
 """The likelihood-ratio attack (Carlini et al., S&P 2022): a record's own confidence with and without it in training."""
 
+import math
 from dataclasses import dataclass
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -45,9 +47,8 @@ def online(observed: Tensor, shadows: Shadows, pooled: bool = True) -> Tensor:
 
     `pooled` takes one variance of all candidates for in and one for out: for fewer than about 64 shadows.
     """
-    inside, outside = _gaussian(shadows, shadows.inside, pooled), _gaussian(shadows, ~shadows.inside, pooled)
-    ratio: Tensor = inside.log_prob(observed) - outside.log_prob(observed)
-    return ratio
+    inside, outside = (_Gaussian.fitted(shadows, chosen, pooled) for chosen in (shadows.inside, ~shadows.inside))
+    return inside.log_density(observed) - outside.log_density(observed)
 
 
 def offline(observed: Tensor, shadows: Shadows, pooled: bool = True) -> Tensor:
@@ -56,20 +57,32 @@ def offline(observed: Tensor, shadows: Shadows, pooled: bool = True) -> Tensor:
     Carlini et al. eq. 4 is the normal distribution's mass below it: the same order, but it rounds to 1 where this
     does not.
     """
-    outside = _gaussian(shadows, ~shadows.inside, pooled)
-    return (observed - outside.mean) / outside.stddev
+    return _Gaussian.fitted(shadows, ~shadows.inside, pooled).standardised(observed)
 
 
-def _gaussian(shadows: Shadows, chosen: Tensor, pooled: bool) -> torch.distributions.Normal:
-    count = chosen.sum(0)
-    if int(count.min()) < 2:
-        raise Misconfigured(
-            f"a candidate has {int(count.min())} shadow models of one kind, and a spread needs 2; train more shadows, "
-            "with each candidate in half of them."
-        )
-    kept = torch.where(chosen, shadows.confidences, 0.0)
-    mean = kept.sum(0) / count
-    squares = torch.where(chosen, shadows.confidences - mean, 0.0).square()
-    # One mean was taken from each candidate's values: so many fewer are free.
-    variance = (squares.sum() / (count - 1).sum()).expand_as(mean) if pooled else squares.sum(0) / (count - 1)
-    return torch.distributions.Normal(mean, variance.sqrt().clamp_min(_LEAST_DEVIATION))
+@dataclass(frozen=True, eq=False)
+class _Gaussian:
+    """One for each candidate."""
+
+    mean: Tensor
+    deviation: Tensor
+
+    @classmethod
+    def fitted(cls, shadows: Shadows, chosen: Tensor, pooled: bool) -> Self:
+        count = chosen.sum(0)
+        if int(count.min()) < 2:
+            raise Misconfigured(
+                f"a candidate has {int(count.min())} shadow models of one kind, and a spread needs 2; train more "
+                "shadows, with each candidate in half of them."
+            )
+        mean = torch.where(chosen, shadows.confidences, 0.0).sum(0) / count
+        squares = torch.where(chosen, shadows.confidences - mean, 0.0).square()
+        # One mean was taken from each candidate's values: so many fewer are free.
+        variance = (squares.sum() / (count - 1).sum()).expand_as(mean) if pooled else squares.sum(0) / (count - 1)
+        return cls(mean, variance.sqrt().clamp_min(_LEAST_DEVIATION))
+
+    def standardised(self, values: Tensor) -> Tensor:
+        return (values - self.mean) / self.deviation
+
+    def log_density(self, values: Tensor) -> Tensor:
+        return -self.standardised(values).square() / 2 - self.deviation.log() - math.log(2 * math.pi) / 2
