@@ -1,0 +1,31 @@
+"""A network whose losses can be written down: the logits are the pixels."""
+
+import pytest
+import torch
+from torch import nn
+
+from fluoroscope.attacks.inference import losses
+from fluoroscope.types import Architecture, Records
+
+ARCHITECTURE = Architecture("one layer", 1, 2, 2)
+
+
+def network(_architecture):
+    return nn.Sequential(nn.Flatten(), nn.Linear(4, 2, bias=False))
+
+
+@pytest.fixture
+def one_layer(monkeypatch):
+    monkeypatch.setattr(losses, "build", network)
+
+
+def state(gain=1.0):
+    """Class 0 looks at the first pixel, class 1 at the second."""
+    return {"1.weight": gain * torch.tensor([[1.0, 0, 0, 0], [0, 1.0, 0, 0]])}
+
+
+def records(pixels, labels):
+    """Of the first two pixels of each."""
+    images = torch.zeros(len(pixels), 1, 2, 2)
+    images[:, 0, 0] = torch.tensor(pixels)
+    return Records(images, torch.tensor(labels))
