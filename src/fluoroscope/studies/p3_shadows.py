@@ -35,6 +35,7 @@ def shadow_rounds(run: Trained, case: Case, shadows: int, others: int, folder: P
 def _trained(run: Trained, case: Case, shadows: int, others: int) -> dict[str, Tensor]:
     """The server's seat sees the shadow victim's model; the client's the mean with its own and with strangers'."""
     task, rng = run.task, generator(run.plan.seed, "p3", "shadows")
+    noise = generator(run.plan.seed, "p3", "shadows", "noise")  # its own: a defence at the server changes no client
     names = [split.name for split in task.clients]
     victim, own = (run.store.load(ROUND, names[place]) for place in (VICTIM, ATTACKER))
     train = defended_client(task, run.state(ROUND - 1), victim.training)
@@ -48,7 +49,7 @@ def _trained(run: Trained, case: Case, shadows: int, others: int) -> dict[str, T
         sent = train(records, rng)
         drawn = torch.randint(others, (len(names) - 2,), generator=rng).tolist()
         cohort = [sent, sent_model(own), *(strangers[i] for i in drawn)]
-        model = joined(task, run.state(ROUND - 1), cohort, rng)
+        model = joined(task, run.state(ROUND - 1), cohort, noise)
         server.append(confidences(task.architecture, sent, case.candidates))
         clients.append(confidences(task.architecture, model, case.candidates))
     return {"server": torch.stack(server), "client": torch.stack(clients), "inside": inside}
