@@ -1,8 +1,9 @@
 """Runs cells on an engine: every one once, each kept as soon as it is finished."""
 
 import shutil
+import time
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -40,6 +41,8 @@ class Outcome:
     """What the cell took, whenever it was run."""
     failed: str | None = None
     """Why there is no result, in a sentence. It is not kept: the next run tries again."""
+    left_out: bool = False
+    """Not failed, but out of time."""
 
 
 def engine_of(text: str) -> Engine:
@@ -59,11 +62,14 @@ def run_cells(
     engine: Engine = LOCAL,
     on_progress: OnProgress = lambda done, cells, what: None,
     keep_failures: bool = False,
+    until: float | None = None,
 ) -> list[Outcome]:
     """The outcomes, in the order of the cells; `out` keeps the finished ones.
 
     A cell that is Unsupported or Misconfigured, or whose workers die, has failed and the others go on; anything else
     that it raises ends the run, as does Misconfigured where it is every cell's. With `keep_failures` nothing does.
+
+    At `until`, of time.monotonic(), what still runs is stopped, and with what waits it is left out.
     """
     store, folder = CellStore(out / "cells"), out.absolute()
     names, by_name, unknown = _named(cells, seed)
@@ -100,13 +106,24 @@ def run_cells(
         for name, cell in by_name.items()
         if name not in outcomes
     ]
-    with closing(engine.run(jobs, tell)) as endings:
+
+    def hear(name: str, fraction: float) -> None:
+        if until is not None and time.monotonic() > until:
+            raise _OutOfTime
+        tell(name, fraction)
+
+    with suppress(_OutOfTime), closing(engine.run(jobs, hear)) as endings:
         for name, ended in endings:
             end(name, ended)
     wrong = [problems[name] for name in by_name if isinstance(problems.get(name), Misconfigured)]
     if wrong and len(wrong) == len(by_name) and not keep_failures:
         raise wrong[0]  # no cell at all can be run like this
-    return [outcomes[name] for name in names]
+    late = "the time was over before it was done; the next run goes on with it."
+    return [outcomes.get(name) or Outcome(Result({}), 0.0, late, left_out=True) for name in names]
+
+
+class _OutOfTime(BaseException):
+    """Not an Exception: a cell that runs in this process must not take it for its own failure."""
 
 
 def _named(cells: Sequence[Cell], seed: int) -> tuple[list[str], dict[str, Cell], dict[str, Failed]]:

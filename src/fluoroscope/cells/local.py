@@ -25,6 +25,8 @@ from fluoroscope.cells.work import (
 )
 from fluoroscope.errors import Misconfigured
 
+_HEARTBEAT = 1.0
+"""Seconds without news after which the old news are told again."""
 _PATIENCE = 5.0
 """Seconds that a worker is given to end before it is killed."""
 
@@ -77,7 +79,11 @@ def _beside(jobs: Sequence[Job], tell: Tell, workers: int, threads: int) -> Endi
                 busy[worker.pipe] = worker
                 worker.take(*waiting.popleft())
                 tell(worker.job.name, 0.0)
-            for pipe in wait(list(busy)):
+            ready = wait(list(busy), timeout=_HEARTBEAT)
+            if not ready:  # whoever waits for a time to pass hears that it passes
+                oldest = next(iter(busy.values()))
+                tell(oldest.job.name, oldest.fraction)
+            for pipe in ready:
                 assert isinstance(pipe, Connection)
                 worker = busy[pipe]
                 try:
@@ -91,6 +97,7 @@ def _beside(jobs: Sequence[Job], tell: Tell, workers: int, threads: int) -> Endi
                         yield worker.job.name, Failed(WorkerDied(worker.obituary))
                     continue
                 if isinstance(message, float):
+                    worker.fraction = message
                     tell(worker.job.name, message)
                 else:
                     idle.append(busy.pop(pipe))
@@ -110,9 +117,10 @@ class _Worker:
         theirs.close()  # so that the pipe ends when the worker does
         self.job: Job
         self.attempt = 0
+        self.fraction = 0.0
 
     def take(self, job: Job, attempt: int) -> None:
-        self.job, self.attempt = job, attempt
+        self.job, self.attempt, self.fraction = job, attempt, 0.0
         content = pickle.dumps(job)
         with suppress(OSError):  # it is dead: that shows when its pipe is read
             self.pipe.send_bytes(content)

@@ -32,6 +32,10 @@ class CellStore:
 
     folder: Path
 
+    def has(self, name: str) -> bool:
+        """Whether the cell is finished."""
+        return self._paths(name)[0].exists()
+
     def load(self, name: str) -> tuple[Result, float] | None:
         """A finished cell and the seconds that it took; None where there is none."""
         numbers, images = self._paths(name)

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from fluoroscope.cli import (
     attack,
+    audit,
     calibrate,
     compare,
     console,
@@ -18,6 +19,7 @@ from fluoroscope.cli import (
     demo,
     federate,
     gate,
+    init,
     inspect,
     medileak,
     records,
@@ -48,7 +50,9 @@ def program() -> typer.Typer:
     ) -> None:
         """Measures what a medical federation leaks, and what stops it."""
 
-    for command in (demo, federate, data, records, attack, medileak, inspect, calibrate, study, report, compare, gate):
+    # In the order of the help: the main job, what it leaves, then its parts.
+    main_job, afterwards = (demo, init, audit), (report, compare, gate)
+    for command in (*main_job, *afterwards, data, federate, records, attack, medileak, inspect, calibrate, study):
         command.add_to(app)
     return app
 

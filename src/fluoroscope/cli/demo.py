@@ -1,12 +1,11 @@
-"""`fluoroscope demo`: the main job on the embedded data."""
+"""`fluoroscope demo`: the audit that everybody can afford."""
 
-from importlib.resources import as_file, files
 from pathlib import Path
 
 import typer
 
 from fluoroscope.cli import options
-from fluoroscope.cli.federate import report, run
+from fluoroscope.cli.audit import run
 
 
 def add_to(app: typer.Typer) -> None:
@@ -16,18 +15,15 @@ def add_to(app: typer.Typer) -> None:
     def demo(
         out: options.Out = Path("runs/demo"),
         seed: options.Seed = None,
-        device: options.Device = "cpu",
-        threads: options.Threads = None,
+        workers: options.Workers = None,
         as_json: options.Json = False,
     ) -> None:
-        """Train P1's nine hospitals on chest phantoms, record their updates and write a page of results.
+        """Audit five hospitals on chest phantoms: three attackers, with and without defences, and one page.
 
-        Needs no data and no network; a minute or two on two cores.
+        Needs no data and no network; a few minutes on two cores.
         """
-        from fluoroscope.federation.plan import read_plan
+        from fluoroscope.audit.presets import preset_plan
 
-        with as_file(files("fluoroscope").joinpath("plans/demo.toml")) as path:
-            plan = read_plan(path)
-        if seed is not None:
-            plan = plan.model_copy(update={"seed": seed})
-        report(*run(plan, out, "in-process", device, threads), as_json)
+        plan = preset_plan("quick")
+        plan = plan if seed is None else plan.model_copy(update={"seed": seed})
+        run(plan, out, None, workers, show_images=False, pdf=False, dry_run=False, as_json=as_json)

@@ -12,6 +12,7 @@ Nothing in here is ever unpickled.
 """
 
 import hashlib
+import math
 import os
 import shutil
 from collections.abc import Mapping
@@ -72,6 +73,14 @@ class RoundManifest:
         """P1's criterion for the best model: the plain mean over the clients."""
         scores = [scored["accuracy"] or 0.0 for scored in self.validation.values()]
         return sum(scores) / len(scores) if scores else None
+
+    def aggregated(self, metric: str) -> float:
+        """Over the clients' validation images, each weighing the same: what a server tells its clients."""
+        scored = self.validation.values()
+        values = [(each["images"] or 0, each[metric]) for each in scored]
+        images = sum(count for count, _ in values)
+        # A model that diverged has no such number, and neither has the mean.
+        return sum(count * (math.nan if value is None else value) for count, value in values) / images
 
 
 @dataclass(frozen=True)

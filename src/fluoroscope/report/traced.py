@@ -13,6 +13,12 @@ NOTHING = "–"
 _VALUE = "/value"
 
 
+def plain(document: dict[str, Any], text: Text) -> str:
+    """The sentence as a terminal shows it."""
+    found = [(resolve(document, number.pointer), number.format) for number in text.numbers]
+    return text.text.format(*("(not measured)" if value is None else format(value, how) for value, how in found))
+
+
 @dataclass(frozen=True)
 class Traced:
     """Writes the numbers of one document."""

@@ -2,11 +2,9 @@
 
 import time
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any, Self
 
 import torch
-from torch import Tensor
 
 from fluoroscope.adversary import THREATS, observe
 from fluoroscope.attacks import ATTACKS, Attack
@@ -17,11 +15,9 @@ from fluoroscope.cells import Bench, Result
 from fluoroscope.data.partition.p1 import TABLE_II
 from fluoroscope.errors import Unsupported
 from fluoroscope.federation.privacy import claimed
-from fluoroscope.federation.task import Task
-from fluoroscope.models.embedder import ImageNetEmbedder
 from fluoroscope.rng import generator
-from fluoroscope.scores.identifiability import chance, identify
 from fluoroscope.scores.rdlv import mean_rdlv, rdlv
+from fluoroscope.studies.identified import embedded, identified, identified_by_chance
 from fluoroscope.studies.p1_federation import SCALES, Federation, Named, Scale, Trained
 from fluoroscope.types import Observation, PrivateBatch
 
@@ -108,7 +104,7 @@ class Defended:
         seconds = time.perf_counter() - began
         leaked = [rdlv(g.images, v.images, trained.prior) for g, v in zip(guesses, clients, strict=True)]
         interval = mean_rdlv(torch.cat([each.values for each in leaked]), generator(bench.seed, "p1", "bootstrap"))
-        found = [_identified(trained.task, g.images, v) for g, v in zip(guesses, clients, strict=True)]
+        found = [identified(trained.task, g.images, v, NEAREST) for g, v in zip(guesses, clients, strict=True)]
         claim = claimed(trained.task, records[0].training, self.round)
         nearest = [victims.images[each.nearest] for each, victims in zip(leaked, clients, strict=True)]
         return Result(
@@ -119,7 +115,7 @@ class Defended:
                 "rdlv_low": interval.low,
                 "rdlv_high": interval.high,
                 "iip": sum(each[0] for each in found) / len(found),
-                "iip_chance": _chance(trained.task, clients[0], len(guesses[0].images)),
+                "iip_chance": identified_by_chance(trained.task, clients[0], len(guesses[0].images)),
                 "test_accuracy": trained.test_accuracy,
                 "epsilon": claim.epsilon,
                 "seconds": seconds,
@@ -132,8 +128,8 @@ class Defended:
                 "originals": torch.cat(nearest)[:2],
                 "reconstructions": torch.cat([guess.images for guess in guesses])[:8],
                 "prior": trained.prior[None],
-                "embedded originals": _embedded(torch.cat([v.images for v in clients])[:SHOWN]),
-                "embedded reconstructions": _embedded(torch.cat([g.images for g in guesses]).clamp(0, 1)),
+                "embedded originals": embedded(torch.cat([v.images for v in clients])[:SHOWN]),
+                "embedded reconstructions": embedded(torch.cat([g.images for g in guesses]).clamp(0, 1)),
             },
         )
 
@@ -155,38 +151,3 @@ def _guessable(observation: Observation) -> Observation:
     training = observation.training
     assert training is not None
     return observation if training.steps <= STEPS else condensed(observation, training.batch_size)
-
-
-@lru_cache(maxsize=2)
-def _embedder(side: int) -> ImageNetEmbedder:
-    """At most twice the images' side: drawn out further, all images look blurred in the same way."""
-    return ImageNetEmbedder(size=min(224, 2 * side))
-
-
-def _embedded(images: Tensor) -> Tensor:
-    return _embedder(images.shape[-1])(images)
-
-
-@lru_cache(maxsize=8)
-def _pool(task: Task) -> tuple[Tensor, Tensor]:
-    """The images that clients train or validate on, and their embeddings."""
-    held = sorted({i for client in task.clients for i in (*client.train, *client.validation)})
-    images = task.images.batch.images[held]
-    return images, _embedded(images)
-
-
-def _identified(task: Task, guesses: Tensor, victims: PrivateBatch) -> list[float]:
-    """k-IIP of one client's reconstructions among the images of all clients and its own."""
-    images, embedded = _pool(task)
-    same = [(images == image).flatten(1).all(1) for image in victims.images]
-    own = torch.stack(same).any(0)
-    missing = torch.stack([~row.any() for row in same])
-    more = victims.images[missing]
-    pool = torch.cat([embedded, _embedded(more)]) if len(more) else embedded
-    trained_on = torch.cat([own, torch.ones(len(more), dtype=torch.bool)])
-    mine = _embedded(guesses.clamp(0, 1))
-    return [identify(mine, pool, trained_on, min(k, len(pool))).iip for k in NEAREST]
-
-
-def _chance(task: Task, victims: PrivateBatch, guesses: int) -> float:
-    return chance(guesses, max(len(_pool(task)[0]), len(victims)), len(victims))

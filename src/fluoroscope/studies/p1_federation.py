@@ -170,9 +170,12 @@ class Trained:
         request = Request(plan.size, plan.channels, plan.images, self.task.plan.seed, burn_in=True)
         return load(plan.source, request).batch
 
-    def update(self, server_round: int, victims: PrivateBatch, batch_size: int, rng: torch.Generator) -> UpdateRecord:
+    def update(
+        self, server_round: int, victims: PrivateBatch, batch_size: int, rng: torch.Generator, client: str = "client-9"
+    ) -> UpdateRecord:
         """What a client with these images alone would send in that round, the federation's defences behind it."""
-        training = self.task.training(len(victims), batch_size, 1, self.task.learning_rate(server_round))
+        epochs, lr = self.task.plan.training.epochs, self.task.learning_rate(server_round)
+        training = self.task.training(len(victims), batch_size, epochs, lr)
         before, buffers = self.states[server_round], self.task.buffer_names
         around = self.task.defence.training
         if around is None:
@@ -185,7 +188,7 @@ class Trained:
 
         record = UpdateRecord(
             server_round,
-            ("client-9",),
+            (client,),
             self.task.architecture,
             training,
             part(before, False),

@@ -49,8 +49,8 @@ SCALES: dict[Size, dict[str, Any]] = {
         "others": 16,
     },
 }
-"""`members` are as many as are asked about, of `shadows` trainings each holds half of all candidates, and `others` are
-the trainings that stand in for the clients of whom the attacker knows nothing."""
+"""`members` are asked about, and as many others; each of the `shadows` holds half of them all; `others` are trainings
+that stand in for the clients of whom the attacker knows nothing."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,8 @@ def case(task: Task, count: int) -> Case:
         others += theirs[:fewest]
     if not members:
         raise Misconfigured(f"{task.images.name}: no held-out image has a class of the victim's; load more images.")
-    pool = [i for i in held_out if i not in set(others)]
+    asked = set(others)
+    pool = [i for i in held_out if i not in asked]
     truth = torch.arange(len(members) + len(others)) < len(members)
     return Case(records(task, [*members, *others]), records(task, pool), truth)
 

@@ -12,6 +12,7 @@ from fluoroscope.federation.plan import Plan, parse_plan
 from fluoroscope.federation.run import federate
 from fluoroscope.federation.store import RecordStore
 from fluoroscope.federation.task import Task, load_task
+from fluoroscope.federation.views import round_view
 from fluoroscope.studies.study import Size
 from fluoroscope.types import RoundView
 
@@ -123,11 +124,7 @@ class Trained:
         return range(1, self.plan.rounds + 1)
 
     def aggregated(self, server_round: int, metric: str) -> float:
-        """Over the clients' own test images, each weighing the same: what Flower's server tells."""
-        scored = self.store.manifest(server_round).validation.values()
-        images = sum(each["images"] or 0 for each in scored)
-        values = [(each["images"] or 0) * _number(each[metric]) for each in scored]
-        return sum(values) / images
+        return self.store.manifest(server_round).aggregated(metric)
 
     def distance(self, server_round: int) -> float | None:
         cohort = self.store.manifest(server_round).cohort
@@ -144,9 +141,4 @@ class Trained:
 
     def view(self, server_round: int) -> RoundView:
         """What a participant sees of it."""
-        metrics = {name: self.aggregated(server_round, name) for name in ("loss", "accuracy")}
-        return RoundView(server_round, self.task.architecture, self.state(server_round), metrics)
-
-
-def _number(value: float | None) -> float:
-    return float("nan") if value is None else value
+        return round_view(self.task, self.store, server_round)

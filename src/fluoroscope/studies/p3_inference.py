@@ -3,7 +3,7 @@
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import torch
 
@@ -13,12 +13,9 @@ from fluoroscope.federation.evaluation import evaluate
 from fluoroscope.rng import generator
 from fluoroscope.scores.roc import Roc, roc
 from fluoroscope.studies.p3_federation import TARGET, Federation, Split, Trained
+from fluoroscope.studies.shadow import Shadow, shadow_set
 from fluoroscope.studies.study import Size
 from fluoroscope.types import Records
-
-Shadow = Literal["overlapping", "disjoint"]
-SHARE = 0.1
-"""Of the target's training images that P3's attacker has."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +62,7 @@ class ClientInference:
         for number in range(self.seeds):
             seed = bench.seed + number
             taking_part.append(self._federation("odd-client").trained(seed, bench.seed, bench.folder))
-            shadows.append(shadow_set(taking_part[-1], self.shadow, seed))
+            shadows.append(shadow_set(taking_part[-1].task, TARGET, self.shadow, seed))
             if self.game:
                 away.append(self._federation("without-odd-client").trained(seed, bench.seed, bench.folder))
             bench.on_progress((number + 1) / self.seeds)
@@ -94,25 +91,6 @@ class ClientInference:
                 f"{name}true_positive_rate": curve.true_positive_rate.tolist(),
             }
         return Result(measures, curves)
-
-
-def shadow_set(run: Trained, kind: Shadow, seed: int) -> Records:
-    """A tenth of the target's training images, or as many of its kind that no client has: of the test set."""
-    task, rng = run.task, generator(seed, "p3", "shadow set")
-    batch = task.images.batch
-    own = next(list(client.train) for client in task.clients if client.name == TARGET)
-    count = max(1, round(SHARE * len(own)))
-    order = torch.randperm(len(own), generator=rng).tolist()
-    chosen = [own[i] for i in order[:count]]
-    if kind == "disjoint":  # the same number of each class
-        held_out = [task.partition.test[i] for i in torch.randperm(len(task.partition.test), generator=rng).tolist()]
-        wanted = batch.labels[chosen].tolist()
-        chosen = [
-            index
-            for label in sorted(set(wanted))
-            for index in [i for i in held_out if int(batch.labels[i]) == label][: wanted.count(label)]
-        ]
-    return Records(batch.images[chosen], batch.labels[chosen])
 
 
 def _losses(found: Sequence[Difference]) -> dict[str, float | None]:

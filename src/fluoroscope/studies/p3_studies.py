@@ -10,7 +10,8 @@ from fluoroscope.studies import p3_figures as draw
 from fluoroscope.studies import p3_numbers as printed
 from fluoroscope.studies.p3 import Accuracy
 from fluoroscope.studies.p3_federation import READINGS, STRATEGIES, Split
-from fluoroscope.studies.p3_inference import ClientInference, Shadow
+from fluoroscope.studies.p3_inference import ClientInference
+from fluoroscope.studies.shadow import Shadow
 from fluoroscope.studies.study import Rows, Settings, Size, Study, enter
 
 SIZES: tuple[Size, ...] = ("small", "paper")

@@ -1,11 +1,15 @@
 """Client inference (P3 section 5): does the hospital whose data look like my shadow set take part?"""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fluoroscope.attacks.inference.losses import losses
 from fluoroscope.errors import Misconfigured
 from fluoroscope.types import Records, RoundView
+
+_LEAST = 1e-12
+"""A loss that is no longer told from 0."""
 
 
 @dataclass(frozen=True)
@@ -20,7 +24,12 @@ class Difference:
     @property
     def percent(self) -> float:
         """P3: how much worse the model is on the target's kind of data, relative to its loss there."""
-        return 100 * (self.target - self.aggregated) / self.target
+        return 100 * (self.target - self.aggregated) / max(self.target, _LEAST)
+
+    @property
+    def log_ratio(self) -> float:
+        """Orders rounds as `percent` does, which has no lower end: a model that fits the target well outweighs all."""
+        return math.log(max(self.target, _LEAST)) - math.log(max(self.aggregated, _LEAST))
 
 
 def difference(view: RoundView, shadow: Records) -> Difference:
@@ -35,7 +44,7 @@ def difference(view: RoundView, shadow: Records) -> Difference:
 def participation_score(views: Sequence[RoundView], shadow: Records) -> float:
     """High where the target seems to take part: the model then does better on its kind of data than on others'.
 
-    Over several rounds the mean of their differences.
+    In one round it orders as P3's difference does. Over several it is the mean of their log ratios.
     """
-    found = [difference(view, shadow).percent for view in views]
+    found = [difference(view, shadow).log_ratio for view in views]
     return -sum(found) / len(found)

@@ -1,0 +1,55 @@
+"""What the cells of an audit have in common: a federation under a setting."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+from fluoroscope.cells import Bench, Result
+from fluoroscope.federation.plan import Plan
+from fluoroscope.federation.run import federate
+from fluoroscope.federation.store import RecordStore
+
+
+@dataclass(frozen=True)
+class AuditCell:
+    """One thing to try. Its result's notes are its part of the findings: scores, curves, gallery, verdicts."""
+
+    kind: ClassVar[str]
+    threat: ClassVar[str | None] = None
+    label: str
+    """Of the defences."""
+    plan: str
+    """Of the federation, as JSON: a cell is plain values."""
+
+    @property
+    def federation(self) -> Plan:
+        return Plan.model_validate_json(self.plan)
+
+    @property
+    def data(self) -> str:
+        return self.federation.data.source
+
+    @property
+    def attack(self) -> object:
+        return None
+
+    def on(self, data: str) -> Self:
+        raise NotImplementedError("an audit has its images from its plan.")
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def run(self, bench: Bench) -> Result:
+        raise NotImplementedError
+
+    @property
+    def id(self) -> str:
+        """To find it by in the findings."""
+        parts = [self.kind, self.label, *(f"{value}" for value in self.settings.values() if value is not None)]
+        return "-".join("".join(c if c.isalnum() else "-" for c in part.lower()).strip("-") for part in parts)
+
+
+def trained(plan: Plan, folder: Path) -> RecordStore:
+    """The federation of a plan, from the folder or trained into it."""
+    return federate(plan, folder / "federations" / plan.fingerprint[:16])

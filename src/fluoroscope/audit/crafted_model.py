@@ -1,0 +1,91 @@
+"""A malicious server: images from the secure sum, and the guard that refuses its model."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from fluoroscope.attacks.crafted import Peeling
+from fluoroscope.audit.cell import AuditCell
+from fluoroscope.audit.scored import score
+from fluoroscope.cells import Bench, Result
+from fluoroscope.federation.task import Task, load_task
+from fluoroscope.studies.malicious_federation import Malice, Outcome, chosen_victims, participants, plunder
+
+SHOWN = 6
+
+
+@dataclass(frozen=True)
+class CraftedModel(AuditCell):
+    """One round of P2's attack through Flower's SecAgg+."""
+
+    kind: ClassVar[str] = "crafted-model"
+    threat: ClassVar[str | None] = "malicious-server"
+    client: str = "client-1"
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return {"attack": "medileak", "client": self.client, "aggregation": "secagg+"}
+
+    def run(self, bench: Bench) -> Result:
+        task = load_task(self.federation)
+        outcome = _round(task, self.client, guard=False, seed=bench.seed)
+        (stolen,) = outcome.stolen
+        found = stolen.score
+        scores = {
+            "rate": score(found.rate, leakier=True),
+            "recovered": score(int(found.recovered.sum()), leakier=True, n=len(found.recovered)),
+            "images": score(len(found.recovered)),
+            "psnr": score(stolen.psnr, leakier=True),
+            "wrong": score(stolen.wrong),
+        }
+        right = found.recovered.nonzero()[:SHOWN, 0]
+        truth = next(each.batch.images for each in participants(task) if each.name == self.client)
+        recovered = stolen.recovered.images[found.reconstruction[right]].clamp(0, 1)
+        gallery = [
+            {
+                "caption": f"{self.client}, image {i + 1}",
+                "scores": {"ssim": float(found.ssim[i]), "psnr": float(found.psnr[i])},
+            }
+            for i in right.tolist()
+        ]
+        prior = task.images.batch.images[list(task.partition.auxiliary)].mean(0)
+        images = {"original": truth[right], "reconstruction": recovered, "prior": prior}
+        return Result({}, images=images if gallery else {}, notes={"scores": scores, "gallery": gallery})
+
+
+@dataclass(frozen=True)
+class Guard(AuditCell):
+    """The same round, in which every client looks at the model first."""
+
+    kind: ClassVar[str] = "guard"
+    threat: ClassVar[str | None] = "malicious-server"
+    client: str = "client-1"
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return {"attack": "medileak", "client": self.client}
+
+    def run(self, bench: Bench) -> Result:
+        task = load_task(self.federation)
+        outcome = _round(task, self.client, guard=True, seed=bench.seed)
+        verdicts: list[dict[str, Any]] = [
+            {
+                "client": name,
+                "refused": verdict.refused,
+                "reasons": [reason.sentence for reason in verdict.reasons if reason.severity == "refuse"],
+            }
+            for name, verdict in sorted(outcome.verdicts.items())
+        ]
+        got = sum(int(each.score.recovered.sum()) for each in outcome.stolen)
+        scores = {
+            "refused": score(sum(verdict["refused"] for verdict in verdicts), leakier=False, n=len(verdicts)),
+            "clients": score(len(verdicts)),
+            "recovered": score(got, leakier=True),
+        }
+        return Result({}, notes={"scores": scores, "verdicts": verdicts})
+
+
+def _round(task: Task, client: str, guard: bool, seed: int) -> Outcome:
+    (victim,) = chosen_victims(task, [client])
+    split = task.clients[victim]
+    steady = (split.batch_size or task.plan.training.batch_size) < len(split.train)
+    return plunder(task, Malice((victim,), 1, None, Peeling(), "secagg+", steady), guard, seed)

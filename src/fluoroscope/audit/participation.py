@@ -1,0 +1,71 @@
+"""A curious client: is the odd hospital in the federation or not? (P3)"""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+
+from fluoroscope.attacks.inference.participation import participation_score
+from fluoroscope.audit.cell import AuditCell, trained
+from fluoroscope.audit.scored import curve, score
+from fluoroscope.cells import Bench, Result
+from fluoroscope.federation.plan import Plan
+from fluoroscope.federation.task import load_task
+from fluoroscope.federation.views import round_view
+from fluoroscope.rng import generator
+from fluoroscope.scores.roc import roc
+from fluoroscope.studies.shadow import Shadow, shadow_set
+
+
+@dataclass(frozen=True)
+class Participation(AuditCell):
+    """As many federations with the target as without it, of other seeds; the attacker scores each."""
+
+    kind: ClassVar[str] = "client-inference"
+    threat: ClassVar[str | None] = "curious-client"
+    attacker: str = "client-1"
+    target: str = "client-2"
+    games: int = 10
+    shadow: Shadow = "overlapping"
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return {"attack": "loss-difference", "client": self.target, "attacker": self.attacker, "shadow": self.shadow}
+
+    def run(self, bench: Bench) -> Result:
+        scores: dict[bool, list[float]] = {True: [], False: []}
+        for number in range(self.games):
+            seed = bench.seed + number
+            whole = self._of(seed, away=False)
+            shadow = shadow_set(load_task(whole), self.target, self.shadow, seed)
+            for away in (False, True):
+                plan = self._of(seed, away)
+                store, task = trained(plan, bench.folder), load_task(plan)
+                views = [round_view(task, store, r) for r in range(1, plan.rounds + 1)]
+                scores[away].append(participation_score(views, shadow))
+            bench.on_progress((number + 1) / self.games)
+        inside, outside = (torch.tensor(scores[away], dtype=torch.float64) for away in (False, True))
+        found = roc(inside, outside, generator(bench.seed, "audit", "permutations"))
+        return Result(
+            {},
+            notes={
+                "scores": {
+                    "auc": score(found.auc, leakier=True, chance=0.5),
+                    "advantage": score(found.advantage, leakier=True, n=2 * self.games, chance=0.0),
+                    "p_value": score(found.p_value, n=2 * self.games),
+                },
+                "curves": {
+                    "roc": curve(
+                        found.false_positive_rate.tolist(),
+                        found.true_positive_rate.tolist(),
+                        "false-positive rate",
+                        "true-positive rate",
+                    )
+                },
+            },
+        )
+
+    def _of(self, seed: int, away: bool) -> Plan:
+        plan = self.federation
+        partition = plan.partition.model_copy(update={"without": (self.target,) if away else ()})
+        return plan.model_copy(update={"seed": seed, "partition": partition})

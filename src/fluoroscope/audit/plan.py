@@ -1,0 +1,154 @@
+"""An audit written down: a federation's plan, and what to try on it."""
+
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import Field, PositiveInt, model_validator
+
+from fluoroscope.attacks import ATTACKS
+from fluoroscope.errors import Misconfigured
+from fluoroscope.federation.plan import DefencePlan, Plan, Section, read_plan_as
+from fluoroscope.federation.settings import defended
+from fluoroscope.federation.task import Task, load_task
+from fluoroscope.report.findings import NO_DEFENCE
+from fluoroscope.studies.shadow import Shadow
+from fluoroscope.types import ClientSplit
+
+Threat = Literal["curious-server", "malicious-server", "curious-client"]
+PLANNED = "as planned"
+"""Label of the defences that the federation's plan has itself."""
+
+
+class ComparedPlan(Section):
+    """Defences to try together, under a name."""
+
+    label: str = Field(min_length=1)
+    defence: tuple[DefencePlan, ...] = Field(min_length=1)
+
+
+class AuditSettings(Section):
+    """Who attacks, how, how long, and what is tried against it."""
+
+    preset: str | None = None
+    threats: tuple[Threat, ...] = Field(default=("curious-server", "malicious-server", "curious-client"), min_length=1)
+    budget_minutes: float = Field(default=30.0, gt=0)
+    attacks: tuple[str, ...] = Field(default=("span",), min_length=1)
+    """The curious server's."""
+    client: str | None = None
+    """Whom both servers attack; None takes the client with the fewest images, and for a crafted model the one with
+    most that trains in a single step."""
+    rounds: tuple[PositiveInt, ...] = ()
+    """Rounds that the curious server attacks; none takes the last."""
+    victims: int = Field(default=8, ge=2)
+    """Patients who stand in the place of a small client, one after another."""
+    games: int = Field(default=10, ge=3)
+    """Federations with the target, and as many without."""
+    game_rounds: int = Field(default=1, ge=1)
+    target: str | None = None
+    """Whom the curious client looks for; None takes the one whose classes differ most from the others'."""
+    shadow: Shadow = "overlapping"
+    compare: tuple[ComparedPlan, ...] = ()
+
+    @model_validator(mode="after")
+    def _can_be_told_apart(self) -> Self:
+        labels = [NO_DEFENCE, PLANNED, *(each.label for each in self.compare)]
+        if doubled := sorted({label for label in labels if labels.count(label) > 1}):
+            raise ValueError(f"audit.compare: the label {doubled[0]!r} is taken; give each setting its own")
+        if len(set(self.threats)) < len(self.threats):
+            raise ValueError("audit.threats names a threat twice")
+        for each in self.compare:  # what cannot be built is found before anything is run
+            defended([(part.name, part.settings) for part in each.defence])
+        for name in self.attacks:
+            ATTACKS.get(name)
+        return self
+
+
+class AuditPlan(Plan):
+    """A federation, and its audit."""
+
+    audit: AuditSettings = AuditSettings()
+
+    @model_validator(mode="after")
+    def _rounds_exist(self) -> Self:
+        if late := [r for r in self.audit.rounds if r > self.rounds]:
+            raise ValueError(f"audit.rounds has round {late[0]}, and the federation has {self.rounds}")
+        return self
+
+    @property
+    def labels(self) -> dict[str, tuple[DefencePlan, ...]]:
+        """The settings to compare: without any defence first, then the plan's own, then the others."""
+        own = {PLANNED: self.defence} if self.defence else {}
+        return {NO_DEFENCE: (), **own, **{each.label: each.defence for each in self.audit.compare}}
+
+    @property
+    def attacked_rounds(self) -> tuple[int, ...]:
+        return self.audit.rounds or (self.rounds,)
+
+    def federation(self, label: str) -> Plan:
+        """The federation under a setting, with what the audit needs of it recorded."""
+        return self._plan(label, records={"rounds": list(self.attacked_rounds), "clients": [self.smallest.name]})
+
+    def game(self, label: str, attacker: str) -> Plan:
+        """The federation of a game: on the same images, for as many rounds as the attacker watches."""
+        data = {**self.data.model_dump(mode="json"), "seed": self.seed if self.data.seed is None else self.data.seed}
+        # The global model of every round is kept where a record starts from it.
+        records = {"rounds": "all", "clients": [attacker]}
+        return self._plan(label, records=records, rounds=self.audit.game_rounds, data=data)
+
+    def _plan(self, label: str, **changes: Any) -> Plan:  # noqa: ANN401  # tables of the plan
+        parts = [part.model_dump(mode="json") for part in self.labels[label]]
+        content = {**self.model_dump(mode="json", exclude={"audit"}), "defence": parts, **changes}
+        return Plan.model_validate(content)
+
+    @property
+    def smallest(self) -> ClientSplit:
+        """Whose updates show most of each image."""
+        return self._chosen(self.audit.client) or min(self._clients, key=lambda split: len(split.train))
+
+    @property
+    def fullest(self) -> ClientSplit:
+        """With most images in one step, as a crafted model reads the first one best; else with most images."""
+        if chosen := self._chosen(self.audit.client):
+            return chosen
+        one_step = [c for c in self._clients if len(c.train) <= (c.batch_size or self.training.batch_size)]
+        return max(one_step or self._clients, key=lambda split: len(split.train))
+
+    @property
+    def odd(self) -> ClientSplit:
+        """The client whose classes differ most from the others', among those with a fair share of the images."""
+        if chosen := self._chosen(self.audit.target):
+            return chosen
+        images = self.task.images
+        labels, classes = images.batch.labels, len(images.classes)
+        fair = 0.5 * sum(len(split.train) for split in self._clients) / len(self._clients)
+
+        def mix(indices: list[int]) -> Any:  # noqa: ANN401  # a tensor of shares
+            return labels[indices].bincount(minlength=classes).double() / len(indices)
+
+        def oddness(split: ClientSplit) -> float:
+            others = [i for other in self._clients if other is not split for i in other.train]
+            return float((mix(list(split.train)) - mix(others)).abs().sum()) / 2 if others else 0.0
+
+        return max((split for split in self._clients if len(split.train) >= fair), key=oddness)
+
+    @property
+    def task(self) -> Task:
+        """Of the federation without any defence."""
+        return load_task(self._plan(NO_DEFENCE))
+
+    @property
+    def _clients(self) -> tuple[ClientSplit, ...]:
+        return self.task.clients
+
+    def _chosen(self, name: str | None) -> ClientSplit | None:
+        if name is None:
+            return None
+        found = {split.name: split for split in self._clients}
+        if name not in found:
+            raise Misconfigured(f"audit names the client {name!r}; the partition has {', '.join(found)}.")
+        return found[name]
+
+
+def read_audit_plan(path: Path) -> AuditPlan:
+    """The plan in a TOML file; without a table [audit] everything in it is as usual."""
+    return read_plan_as(AuditPlan, path)

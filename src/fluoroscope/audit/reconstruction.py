@@ -1,0 +1,125 @@
+"""A curious server: images from one client's update."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+
+from fluoroscope.adversary import THREATS, observe
+from fluoroscope.attacks import ATTACKS, Attack
+from fluoroscope.attacks.inversion.checkpoint import Checkpoint
+from fluoroscope.attacks.inversion.condensed import condensed
+from fluoroscope.audit.cell import AuditCell, trained
+from fluoroscope.audit.scored import score
+from fluoroscope.cells import Bench, Result
+from fluoroscope.errors import Unsupported
+from fluoroscope.federation.task import load_task
+from fluoroscope.rng import generator
+from fluoroscope.scores.intervals import bootstrap_mean, wilson
+from fluoroscope.scores.rdlv import mean_rdlv, rdlv
+from fluoroscope.studies.identified import identified, identified_by_chance
+from fluoroscope.studies.p1_federation import Trained
+from fluoroscope.types import Observation, PrivateBatch
+
+FEW = 4
+"""Images of a client in whose place other patients can stand; a larger one is attacked as it is."""
+STEPS = 2
+"""An attacker guesses every image of a round of so many steps; of a longer one, those of a typical batch."""
+SHOWN = 6
+
+
+@dataclass(frozen=True)
+class Reconstruction(AuditCell):
+    """Held-out patients in the place of a small client, or a larger client itself."""
+
+    kind: ClassVar[str] = "reconstruction"
+    threat: ClassVar[str | None] = "curious-server"
+    attack_name: str = "span"
+    client: str = "client-1"
+    round: int = 1
+    victims: int = 8
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return {"attack": self.attack_name, "client": self.client, "round": self.round}
+
+    @property
+    def attack(self) -> Attack:
+        return ATTACKS.get(self.attack_name)
+
+    def run(self, bench: Bench) -> Result:
+        plan = self.federation
+        store, task = trained(plan, bench.folder), load_task(plan)
+        if not task.partition.auxiliary:
+            raise Unsupported("the attacker's prior needs public images: set partition.auxiliary in the plan.")
+        before = store.global_state(self.round - 1)
+        if not all(value.isfinite().all() for value in before.values()):
+            raise Unsupported(f"under this defence the model of round {self.round} holds numbers that are not finite.")
+        federation = Trained(task, {self.round: before})
+        number = [split.name for split in task.clients].index(self.client)
+        split = task.clients[number]
+        stand_ins = len(split.train) <= FEW
+        clients = self._stand_ins(federation, len(split.train)) if stand_ins else [task.train_batch(number)]
+        batch_size, prior = split.batch_size or plan.training.batch_size, federation.prior
+        seen = []
+        for i, truth in enumerate(clients):
+            rng = generator(bench.seed, "audit", "client", self.client, i)
+            record = federation.update(self.round, truth, batch_size, rng, self.client)
+            seen.append(_guessable(observe(record, THREATS.get("curious-server"), prior)))
+        guesses = self.attack.run(
+            seen,
+            generator(bench.seed, "audit", "attack"),
+            lambda i, n: bench.on_progress((i + 1) / n),
+            Checkpoint(bench.checkpoint),
+        )
+        images = [guess.images.cpu() for guess in guesses]
+        leaked = [rdlv(guess, client.images, prior) for guess, client in zip(images, clients, strict=True)]
+        hits = [identified(task, guess, client, (1,))[0] for guess, client in zip(images, clients, strict=True)]
+        rng = generator(bench.seed, "audit", "bootstrap")
+        held = sum(map(len, clients))
+        recognised = round(sum(hit * len(client) for hit, client in zip(hits, clients, strict=True)))
+        chance = identified_by_chance(task, clients[0], len(images[0]))
+        scores = {
+            "rdlv": score(mean_rdlv(torch.cat([each.values for each in leaked]), rng), leakier=True),
+            "ssim": score(bootstrap_mean(torch.cat([each.similarity for each in leaked]), rng), leakier=True),
+            "ssim_prior": score(float(torch.cat([each.prior_similarity for each in leaked]).mean())),
+            "iip": score(wilson(recognised, held), leakier=True, chance=chance),
+            "recognised": score(recognised, leakier=True, n=held),
+            "images": score(held),
+        }
+        originals = torch.cat([v.images[each.nearest] for each, v in zip(leaked, clients, strict=True)])
+        found = torch.cat(images)
+        similarity = torch.cat([each.similarity for each in leaked])
+        values = torch.cat([each.values for each in leaked])
+        shown = range(min(SHOWN, len(found)))
+        gallery = [
+            {
+                "caption": f"{_whose(self.client, stand_ins)}, image {i + 1}",
+                "scores": {"ssim": float(similarity[i]), "rdlv": float(values[i])},
+            }
+            for i in shown
+        ]
+        return Result(
+            {},
+            images={
+                "original": originals[: len(shown)],
+                "reconstruction": found[: len(shown)].clamp(0, 1),
+                "prior": prior,
+            },
+            notes={"scores": scores, "gallery": gallery, "stand_ins": stand_ins},
+        )
+
+    def _stand_ins(self, federation: Trained, each: int) -> list[PrivateBatch]:
+        """As many as there are patients for, of the test set: the model has not seen them."""
+        test = {federation.task.images.batch.patients[i] for i in federation.task.partition.test}
+        return federation.held_out(max(1, min(self.victims, len(test) // each)), each, burn_in=False)
+
+
+def _whose(client: str, stand_ins: bool) -> str:
+    return f"a patient in the place of {client}" if stand_ins else client
+
+
+def _guessable(observation: Observation) -> Observation:
+    training = observation.training
+    assert training is not None
+    return observation if training.steps <= STEPS else condensed(observation, training.batch_size)

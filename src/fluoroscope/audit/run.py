@@ -1,0 +1,86 @@
+"""Runs an audit: what fits the budget, then findings.json, timing.json and the gallery."""
+
+import platform
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from fluoroscope import strict_json
+from fluoroscope.audit.cell import AuditCell
+from fluoroscope.audit.findings import assembled
+from fluoroscope.audit.plan import AuditPlan
+from fluoroscope.audit.schedule import Forecast, cells_of, forecast
+from fluoroscope.cells import LOCAL, CellStore, Engine, key, run_cells
+from fluoroscope.cells.local import cores
+from fluoroscope.report.findings import Audit, read_findings
+
+OnProgress = Callable[[float, int, str], None]
+
+
+@dataclass(frozen=True)
+class Intended:
+    """What will be run, and what will not."""
+
+    cells: tuple[AuditCell, ...]
+    """All that the plan asks for."""
+    kept: tuple[AuditCell, ...]
+    expected: Forecast
+
+    @property
+    def left_out(self) -> dict[str, str]:
+        return {
+            cell.id: f"about {self.expected.seconds[cell.id] / 60:.1f} min more than the budget has"
+            for cell in self.cells
+            if cell not in self.kept
+        }
+
+
+def intend(plan: AuditPlan, out: Path) -> Intended:
+    """The cells and about how long they take; those beyond the budget are left out, the last ones first.
+
+    What is finished in `out` takes no time.
+    """
+    cells, store = cells_of(plan), CellStore(out / "cells")
+    finished = {cell.id for cell in cells if store.has(key(cell, plan.seed))}
+    expected = forecast(plan, [cell for cell in cells if cell.id not in finished], cores())
+    expected = replace(expected, seconds={**dict.fromkeys(finished, 0.0), **expected.seconds})
+    return Intended(tuple(cells), tuple(expected.within(cells, plan.audit.budget_minutes)), expected)
+
+
+def audit(
+    plan: AuditPlan,
+    out: Path,
+    engine: Engine = LOCAL,
+    on_progress: OnProgress = lambda done, cells, what: None,
+    intended: Intended | None = None,
+) -> Audit:
+    """Run what the plan asks for into `out`; what is finished there is not run again."""
+    began = time.monotonic()
+    what = intended or intend(plan, out)
+    out.mkdir(parents=True, exist_ok=True)
+    until = began + 60 * plan.audit.budget_minutes
+    ended = run_cells(what.kept, plan.seed, out, engine, on_progress, keep_failures=True, until=until)
+    outcomes = {cell.id: outcome for cell, outcome in zip(what.kept, ended, strict=True) if not outcome.left_out}
+    stopped = {
+        cell.id: "the budget was spent before it was done; the same command goes on with it"
+        for cell in what.kept
+        if cell.id not in outcomes
+    }
+    document = assembled(plan, what.cells, outcomes, {**stopped, **what.left_out}, out)
+    timing = {
+        "seconds": {name: outcome.seconds for name, outcome in outcomes.items()},
+        "total": time.monotonic() - began,
+        "machine": f"{cores()} cores, {platform.machine()}, {platform.system()}",
+        "budget_minutes": plan.audit.budget_minutes,
+    }
+    _write(out / "timing.json", strict_json.dumps(timing))
+    _write(out / "findings.json", strict_json.dumps(document))
+    return read_findings(out)
+
+
+def _write(path: Path, text: str) -> None:
+    """Whole or not at all."""
+    part = path.with_name(f".{path.name}.part")
+    part.write_text(text, encoding="utf-8")
+    part.replace(path)

@@ -1,0 +1,44 @@
+"""The three threats in words that a privacy officer reads (spec section 1)."""
+
+from typing import TypedDict
+
+
+class Words(TypedDict):
+    """What is assumed of an attacker."""
+
+    title: str
+    assumed: list[str]
+    can: list[str]
+    cannot: list[str]
+
+
+THREATS_IN_WORDS: dict[str, Words] = {
+    "curious-server": {
+        "title": "A curious server",
+        "assumed": [
+            "Follows the protocol, and looks at what it is sent.",
+            "Knows the network, the training configuration and how many images each hospital has.",
+            "Owns public images of the same kind, whose mean is its first guess.",
+        ],
+        "can": ["See one hospital's update by itself, with its BatchNorm statistics where they are sent."],
+        "cannot": ["Change the model or the protocol.", "See the images or the labels."],
+    },
+    "malicious-server": {
+        "title": "A malicious server",
+        "assumed": [
+            "Sends a model that it has crafted, another one to its victim than to the others.",
+            "Owns images of the same kind, to which it fits the model.",
+        ],
+        "can": ["Change the network and its weights."],
+        "cannot": ["See a single hospital's update: Flower's SecAgg+ shows it the sum alone."],
+    },
+    "curious-client": {
+        "title": "A curious hospital",
+        "assumed": [
+            "Takes part in the training, and wants to know whether another hospital does.",
+            "Has a few images like those of the hospital that it looks for.",
+        ],
+        "can": ["See the global model and the aggregated loss after every round."],
+        "cannot": ["See any other hospital's update.", "Change the protocol."],
+    },
+}

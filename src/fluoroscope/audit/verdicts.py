@@ -1,0 +1,241 @@
+"""What the findings say, in sentences whose numbers point to findings."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fluoroscope.audit.plan import AuditPlan
+from fluoroscope.report.findings import NO_DEFENCE
+from fluoroscope.report.pointer import pointer
+
+Finding = dict[str, Any]
+Text = dict[str, Any]
+
+
+class _Sentence:
+    """Words and numbers, in turn."""
+
+    def __init__(self) -> None:
+        self._words: list[str] = []
+        self._numbers: list[dict[str, str]] = []
+
+    def say(self, words: str) -> "_Sentence":
+        self._words.append(words.replace("{", "{{").replace("}", "}}"))
+        return self
+
+    def number(self, place: int, metric: str, end: str = "value", how: str = ".2f") -> "_Sentence":
+        self._words.append(f"{{{len(self._numbers)}}}")
+        self._numbers.append({"pointer": pointer("cells", place, "scores", metric, end), "format": how})
+        return self
+
+    def interval(self, place: int, metric: str) -> "_Sentence":
+        return (
+            self.number(place, metric)
+            .say(" (95 % interval ")
+            .number(place, metric, "low")
+            .say(" to ")
+            .number(place, metric, "high")
+            .say(")")
+        )
+
+    @property
+    def text(self) -> Text:
+        return {"text": "".join(self._words), "numbers": self._numbers}
+
+
+@dataclass(frozen=True)
+class Verdicts:
+    """One for each threat, and what follows from them together."""
+
+    plan: AuditPlan
+    cells: Sequence[Finding]
+
+    def all(self) -> list[dict[str, Any]]:
+        made = {
+            "curious-server": self._curious_server,
+            "malicious-server": self._malicious_server,
+            "curious-client": self._curious_client,
+        }
+        return [{"threat": threat, **made[threat]()} for threat in self.plan.audit.threats]
+
+    def recommendation(self) -> dict[str, Any]:
+        """The setting under which no threat that was tested succeeds, at the least cost."""
+        verdicts = {each["threat"]: each for each in self.all()}
+        labels = [label for label in self.plan.labels if self._stops_everything(label)]
+        said = _Sentence()
+        guard = "malicious-server" in verdicts and verdicts["malicious-server"]["stopped_by"] is not None
+        if not labels:
+            return {
+                "defence": None,
+                "text": said.say(
+                    "No setting that was tried stops every threat. Try stronger ones: `fluoroscope calibrate` finds "
+                    "how much is needed."
+                ).text,
+            }
+        best = max(labels, key=self._accuracy)
+        if best == NO_DEFENCE:
+            said.say("No defence is needed against the attacks that were tried")
+        else:
+            said.say(f"Use “{best}”")
+        if guard:
+            said.say(", and let every client inspect a model before training it (`guard`)")
+        self._price(said, best)
+        return {"defence": best, "text": said.say(".").text}
+
+    def safe_to_say(self) -> list[Text]:
+        found = []
+        for place, cell in self._done("federation"):
+            if "epsilon" in cell["scores"]:
+                said = _Sentence().say(f"With “{cell['defence']}” no client's epsilon exceeds ")
+                found.append(said.number(place, "epsilon", how=".3g").say(" after all rounds.").text)
+        for threat, stop in ((each["threat"], each["stopped_by"]) for each in self.all()):
+            if stop:
+                found.append(
+                    _Sentence()
+                    .say(f"In this audit “{stop}” stopped the attacks of the {threat.replace('-', ' ')}.")
+                    .text
+                )
+        return found
+
+    def not_safe_to_say(self) -> list[Text]:
+        words = [
+            "That other attacks would fail too: an audit finds what leaks by the attacks that it has, and bounds none "
+            "that it has not.",
+            "That other hospitals, other images or more rounds leak as little: the numbers are of this plan.",
+        ]
+        noisy = [label for label, parts in self.plan.labels.items() if parts and not self._counted(label)]
+        if noisy:
+            named = ", ".join(f"“{label}”" for label in noisy)
+            words.append(f"That {named} would be differential privacy: no epsilon is counted.")
+        if self.plan.task.images.synthetic:
+            words.append("That patients' images would leak alike: these are phantoms.")
+        return [_Sentence().say(each).text for each in words]
+
+    # --- threat by threat ------------------------------------------------------------------------------------
+
+    def _curious_server(self) -> dict[str, Any]:
+        worst = self._worst("reconstruction", NO_DEFENCE, "rdlv")
+        if worst is None:
+            return _not_tested("reconstruction", self._why_not("reconstruction"))
+        place, cell = worst
+        said = _Sentence().say("A curious server recovers recognisable images from ")
+        said.say(f"{cell['settings']['client']}: ").number(place, "recognised", how=".0f").say(" of ")
+        said.number(place, "images", how=".0f").say("; RDLV ").interval(place, "rdlv")
+        leaks = _end(cell, "rdlv", "low") > 0
+        holds = _end(cell, "rdlv", "high") <= 0
+        stop = self._cheapest("reconstruction") if leaks else None
+        if stop:
+            there, _ = self._worst("reconstruction", stop, "rdlv") or (place, cell)
+            said.say(f". With “{stop}”: ").number(there, "recognised", how=".0f").say(", RDLV ").interval(there, "rdlv")
+            self._price(said, stop)
+        elif leaks and len(self.plan.labels) > 1:
+            said.say(". No setting that was tried stops it")
+        return {"level": _level(leaks, holds), "text": said.say(".").text, "stopped_by": stop}
+
+    def _malicious_server(self) -> dict[str, Any]:
+        crafted = next(iter(self._done("crafted-model")), None)
+        if crafted is None:
+            return _not_tested("crafted-model", self._why_not("crafted-model"))
+        place, cell = crafted
+        said = _Sentence().say("A malicious server takes ").number(place, "recovered", how=".0f").say(" of ")
+        said.number(place, "images", how=".0f").say(
+            f" images of {cell['settings']['client']} out of the secure sum of "
+        )
+        said.say("one round; rate ").interval(place, "rate")
+        leaks = (cell["scores"]["recovered"]["value"] or 0) > 0
+        guard = next(iter(self._done("guard")), None)
+        stop = None
+        if guard is not None:
+            there, looked = guard
+            said.say(". With the guard ").number(there, "refused", how=".0f").say(" of ")
+            said.number(there, "clients", how=".0f").say(" clients refuse the model, and it takes ")
+            said.number(there, "recovered", how=".0f")
+            refused, got = looked["scores"]["refused"]["value"], looked["scores"]["recovered"]["value"]
+            stop = "guard" if leaks and refused and not got else None
+        return {"level": "leaks" if leaks else "holds", "text": said.say(".").text, "stopped_by": stop}
+
+    def _curious_client(self) -> dict[str, Any]:
+        worst = self._worst("client-inference", NO_DEFENCE, "auc")
+        if worst is None:
+            return _not_tested("client-inference", self._why_not("client-inference"))
+        place, cell = worst
+        said = _Sentence().say(f"A curious hospital tells whether {cell['settings']['client']} takes part: AUC ")
+        said.interval(place, "auc").say(" over ").number(place, "auc", "n", ".0f").say(" federations, 0.5 being chance")
+        leaks = _end(cell, "auc", "low") > 0.5
+        stop = self._cheapest("client-inference") if leaks else None
+        if stop:
+            there, _ = self._worst("client-inference", stop, "auc") or (place, cell)
+            said.say(f". With “{stop}” it cannot be told from chance: AUC ").interval(there, "auc")
+            self._price(said, stop)
+        elif leaks and len(self.plan.labels) > 1:
+            said.say(". No setting that was tried stops it")
+        elif not leaks:
+            said.say(": it cannot be told from chance")
+        return {"level": _level(leaks, False), "text": said.say(".").text, "stopped_by": stop}
+
+    # --- what the findings are asked ---------------------------------------------------------------------------
+
+    def _done(self, kind: str, label: str | None = None) -> Iterator[tuple[int, Finding]]:
+        for place, cell in enumerate(self.cells):
+            if cell["kind"] == kind and cell["status"] == "done" and label in (None, cell["defence"]):
+                yield place, cell
+
+    def _worst(self, kind: str, label: str, metric: str) -> tuple[int, Finding] | None:
+        """The leakiest of a setting's cells; none where one of them is missing: what was not tried is not known."""
+        asked = [cell for cell in self.cells if cell["kind"] == kind and cell["defence"] == label]
+        found = list(self._done(kind, label))
+        if not found or (label != NO_DEFENCE and len(found) < len(asked)):
+            return None
+        return max(found, key=lambda each: _end(each[1], metric, "value"))
+
+    def _stops(self, kind: str, label: str) -> bool:
+        metric, limit = {"reconstruction": ("rdlv", 0.0), "client-inference": ("auc", 0.5)}[kind]
+        worst = self._worst(kind, label, metric)
+        # A leak is excluded where even the interval's upper end shows none; a game is lost where chance is within it.
+        end = "high" if kind == "reconstruction" else "low"
+        return worst is not None and _end(worst[1], metric, end) <= limit
+
+    def _cheapest(self, kind: str) -> str | None:
+        """The setting that stops it at the best accuracy."""
+        found = [label for label in self.plan.labels if label != NO_DEFENCE and self._stops(kind, label)]
+        return max(found, key=self._accuracy, default=None)
+
+    def _stops_everything(self, label: str) -> bool:
+        kinds = {"curious-server": "reconstruction", "curious-client": "client-inference"}
+        return all(self._stops(kinds[threat], label) for threat in self.plan.audit.threats if threat in kinds)
+
+    def _accuracy(self, label: str) -> float:
+        found = [_end(cell, "accuracy", "value") for _, cell in self._done("federation", label)]
+        return found[0] if found else 0.0
+
+    def _price(self, said: _Sentence, label: str) -> None:
+        before, after = (next(iter(self._done("federation", each)), None) for each in (NO_DEFENCE, label))
+        if before and after and "accuracy" in before[1]["scores"] and "accuracy" in after[1]["scores"]:
+            if label == NO_DEFENCE:
+                said.say("; accuracy ").number(before[0], "accuracy")
+            else:
+                said.say("; accuracy ").number(before[0], "accuracy").say(" → ").number(after[0], "accuracy")
+
+    def _counted(self, label: str) -> bool:
+        return any("epsilon" in cell["scores"] for _, cell in self._done("federation", label))
+
+    def _why_not(self, kind: str) -> str:
+        reasons = [cell["reason"] for cell in self.cells if cell["kind"] == kind and cell["defence"] == NO_DEFENCE]
+        return next((reason for reason in reasons if reason), "the plan has no such cell")
+
+
+def _end(cell: Finding, metric: str, end: str) -> float:
+    """Of a score; without an interval its value stands for both ends."""
+    score = cell["scores"].get(metric) or {}
+    value = score.get(end)
+    value = score.get("value") if value is None else value
+    return float("nan") if value is None else float(value)
+
+
+def _level(leaks: bool, holds: bool) -> str:
+    return "leaks" if leaks else "holds" if holds else "unclear"
+
+
+def _not_tested(kind: str, why: str) -> dict[str, Any]:
+    words = f"Not tested ({kind}): {why.rstrip('.')}."
+    return {"level": "not tested", "text": _Sentence().say(words).text, "stopped_by": None}
