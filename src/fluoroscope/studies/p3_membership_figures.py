@@ -7,27 +7,42 @@ from fluoroscope.studies.study import Row, Rows
 
 
 def membership(title: str, rows: Rows) -> Figure:
-    """A ROC for each seat and attack, and the AUC of all with its interval."""
+    """A ROC for each seat and attack, the AUC of all with its interval, and the members found at few false alarms."""
     kept = [row for row in rows if not row.failed]
     seats = list(dict.fromkeys((row["seat"], row["attack"]) for row in kept))
-    drawn = [
-        Panel(
-            f"{seat}'s seat, {attack}",
-            "false-positive rate",
-            "true-positive rate",
-            {"chance": [Point(0, 0), Point(1, 1)]}
-            | {row["privacy"]: _curve(row) for row in kept if (row["seat"], row["attack"]) == (seat, attack)},
-        )
-        for seat, attack in seats
-    ]
     privacies = list(dict.fromkeys(row["privacy"] for row in kept))
     areas: dict[str, list[Point]] = {name: [] for name in privacies}
+    found: dict[str, list[Point]] = {name: [] for name in privacies}
     for row in kept:  # side by side, so that no interval hides another
         x = 1 + seats.index((row["seat"], row["attack"])) + 0.12 * (privacies.index(row["privacy"]) - 1.5)
         areas[row["privacy"]].append(Point(x, row["auc"], row["auc_low"], row["auc_high"]))
+        found[row["privacy"]].append(Point(x, row["tpr_at_5_fpr"]))
     label = ", ".join(f"{i + 1}: {seat} {attack}" for i, (seat, attack) in enumerate(seats))
-    last = Panel("AUC, 95 % interval", label, "AUC", areas, {"AUC of chance": 0.5}, joined=False, y_range=(0.3, 1.02))
-    return panels(title, [*drawn, last])
+    chosen = {place: [row for row in kept if (row["seat"], row["attack"]) == place] for place in seats}
+    return panels(
+        title,
+        [
+            *(_roc(seat, attack, chosen[seat, attack]) for seat, attack in seats),
+            Panel("AUC, 95 % interval", label, "AUC", areas, {"AUC of chance": 0.5}, joined=False, y_range=(0, 1.02)),
+            Panel(
+                "members found at 5 % false positives",
+                label,
+                "true-positive rate",
+                found,
+                {"rate of chance": 0.05},
+                joined=False,
+                y_range=(-0.02, 1.02),
+            ),
+        ],
+    )
+
+
+def _roc(seat: str, attack: str, rows: Rows) -> Panel:
+    curves = {row["privacy"]: _curve(row) for row in rows}
+    same = [name for name, curve in curves.items() if list(curves.values()).count(curve) > 1]
+    note = f"; one curve: {', '.join(same)}" if same else ""
+    chance = {"chance": [Point(0, 0), Point(1, 1)]}
+    return Panel(f"{seat}'s seat, {attack}{note}", "false-positive rate", "true-positive rate", chance | curves)
 
 
 def source(title: str, rows: Rows) -> Figure:
@@ -39,7 +54,7 @@ def source(title: str, rows: Rows) -> Figure:
             for row in rows
             if not row.failed
         ],
-        "share of records whose client is guessed, 95 % interval",
+        "share of right guesses, 95 % interval",
         "chance",
     )
 

@@ -13,7 +13,7 @@ enter(
     Study(
         "p3/membership",
         "Membership inference from the server's and from a client's seat",
-        "P3 names it as what client inference leads to, and measures neither. A defence at the server cannot change "
+        "P3 names it as what client inference leads to, and does not measure it. A defence at the server cannot change "
         "what the server sees.",
         {
             size: [
