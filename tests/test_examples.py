@@ -12,7 +12,7 @@ from fluoroscope.federation.task import partitioner
 from fluoroscope.models import MODELS
 
 ROOT = Path(__file__).parents[1]
-PLANS = [*sorted((ROOT / "examples").glob("*.toml")), ROOT / "src/fluoroscope/plans/demo.toml"]
+PLANS = [*sorted((ROOT / "examples").glob("*.toml")), *sorted((ROOT / "src/fluoroscope/plans").glob("*.toml"))]
 
 
 def test_the_readme_program_runs(tmp_path, monkeypatch, capsys):

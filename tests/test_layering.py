@@ -7,13 +7,14 @@ import pytest
 
 SOURCE = Path(__file__).parents[1] / "src/fluoroscope"
 
-FOUNDATION = {"types", "errors", "registry", "rng", "strict_json", "machine"}
+FOUNDATION = {"types", "errors", "registry", "rng", "strict_json", "machine", "whole_files"}
 ALLOWED = {
     "errors": set(),
     "machine": set(),
     "registry": {"errors"},
     "rng": set(),
     "strict_json": set(),
+    "whole_files": set(),
     "types": {"errors"},
     "data": FOUNDATION,
     "models": FOUNDATION,

@@ -14,6 +14,7 @@ from fluoroscope.audit.schedule import Forecast, cells_of, forecast
 from fluoroscope.cells import LOCAL, CellStore, Engine, key, run_cells
 from fluoroscope.cells.local import cores
 from fluoroscope.report.findings import Audit, read_findings
+from fluoroscope.whole_files import write_text
 
 OnProgress = Callable[[float, int, str], None]
 
@@ -74,13 +75,6 @@ def audit(
         "machine": f"{cores()} cores, {platform.machine()}, {platform.system()}",
         "budget_minutes": plan.audit.budget_minutes,
     }
-    _write(out / "timing.json", strict_json.dumps(timing))
-    _write(out / "findings.json", strict_json.dumps(document))
+    write_text(out / "timing.json", strict_json.dumps(timing))
+    write_text(out / "findings.json", strict_json.dumps(document))
     return read_findings(out)
-
-
-def _write(path: Path, text: str) -> None:
-    """Whole or not at all."""
-    part = path.with_name(f".{path.name}.part")
-    part.write_text(text, encoding="utf-8")
-    part.replace(path)

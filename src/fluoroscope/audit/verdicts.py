@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fluoroscope.audit.plan import AuditPlan
-from fluoroscope.report.findings import NO_DEFENCE
+from fluoroscope.report.findings import GUARD, NO_DEFENCE
 from fluoroscope.report.pointer import pointer
 
 Finding = dict[str, Any]
@@ -151,7 +151,7 @@ class Verdicts:
             said.number(there, "clients", how=".0f").say(" clients refuse the model, and it takes ")
             said.number(there, "recovered", how=".0f")
             refused, got = looked["scores"]["refused"]["value"], looked["scores"]["recovered"]["value"]
-            stop = "guard" if leaks and refused and not got else None
+            stop = GUARD if leaks and refused and not got else None
         return {"level": "leaks" if leaks else "holds", "text": said.say(".").text, "stopped_by": stop}
 
     def _curious_client(self) -> dict[str, Any]:

@@ -85,7 +85,8 @@ def run_cells(
 
     def end(name: str, ended: Ended) -> None:
         if isinstance(ended, Failed):
-            if not (keep_failures or isinstance(ended.problem, Unsupported | Misconfigured | WorkerDied)):
+            kept = isinstance(ended.problem, Unsupported | Misconfigured | WorkerDied) or keep_failures
+            if not kept or isinstance(ended.problem, OSError):  # a disk that is full is so for every cell
                 raise ended.problem
             problems[name] = ended.problem
             outcomes[name] = Outcome(Result({}), 0.0, _sentence(ended.problem))

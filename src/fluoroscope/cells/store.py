@@ -5,7 +5,6 @@ another cell. The JSON is written last, so a kill leaves whole cells only.
 """
 
 import json
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -13,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 from fluoroscope import strict_json
 from fluoroscope.attacks.inversion.digest import digest
 from fluoroscope.cells.cell import Cell, Result
 from fluoroscope.errors import BadInput
+from fluoroscope.whole_files import write_tensors, write_text
 
 
 def key(cell: Cell, seed: int) -> str:
@@ -52,9 +52,7 @@ class CellStore:
         numbers, images = self._paths(name)
         self.folder.mkdir(parents=True, exist_ok=True)
         if result.images:
-            part = images.with_name(f".{images.name}.part")
-            save_file({label: tensor.contiguous().clone() for label, tensor in result.images.items()}, part)
-            part.replace(images)
+            write_tensors(images, {label: tensor.clone() for label, tensor in result.images.items()})
         content = {
             "settings": settings,
             "measures": result.measures,
@@ -62,11 +60,7 @@ class CellStore:
             "notes": result.notes,
             "seconds": seconds,
         }
-        part = numbers.with_name(f".{numbers.name}.part")
-        part.write_text(strict_json.dumps(content))
-        with part.open() as written:
-            os.fsync(written.fileno())
-        part.replace(numbers)
+        write_text(numbers, strict_json.dumps(content))
 
     def _paths(self, name: str) -> tuple[Path, Path]:
         return self.folder / f"{name}.json", self.folder / f"{name}.safetensors"

@@ -22,12 +22,13 @@ from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 from safetensors import SafetensorError
-from safetensors.torch import load, save_file
+from safetensors.torch import load
 from torch import Tensor
 
 from fluoroscope import strict_json
 from fluoroscope.errors import BadInput
 from fluoroscope.types import Architecture, LocalTraining, PrivacyClaim, State, UpdateRecord
+from fluoroscope.whole_files import sync, write_tensors, write_text
 
 FORMAT = 1
 _OURS = {"rounds", "run.json", ".run.json.part"}
@@ -118,7 +119,7 @@ class RecordStore:
         for left_over in self.folder.glob("rounds/.*"):
             shutil.rmtree(left_over)
         (self.folder / "rounds").mkdir(parents=True, exist_ok=True)
-        _write_whole(self.folder / "run.json", strict_json.dumps(asdict(header)))
+        write_text(self.folder / "run.json", strict_json.dumps(asdict(header)))
         if self.rounds():  # a kill may have come between a round and its tidying up
             self._prune()
 
@@ -145,10 +146,9 @@ class RecordStore:
         """A file of a round that is not whole yet; gives its checksum."""
         part = self._part(server_round)
         part.mkdir(exist_ok=True)
-        save_file({key: value.detach().cpu().contiguous() for key, value in state.items()}, part / name)
+        write_tensors(part / name, state)
         with (part / name).open("rb") as file:
             checksum = hashlib.file_digest(file, "sha256").hexdigest()
-            os.fsync(file.fileno())
             if hasattr(os, "posix_fadvise"):  # the next file takes these pages: fresh ones cost more than the write
                 os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         return checksum
@@ -156,17 +156,16 @@ class RecordStore:
     def commit(self, manifest: RoundManifest, timing: Mapping[str, float]) -> None:
         """Make the round whole. What the next round and the records do not need is dropped."""
         part = self._part(manifest.round)
-        (part / "manifest.json").write_text(strict_json.dumps(asdict(manifest)))
-        (part / "timing.json").write_text(strict_json.dumps(dict(timing)))
-        for path in (part / "manifest.json", part / "timing.json", part):
-            _sync(path)
+        write_text(part / "manifest.json", strict_json.dumps(asdict(manifest)))
+        write_text(part / "timing.json", strict_json.dumps(dict(timing)))
+        sync(part)
         part.rename(self._round(manifest.round))
-        _sync(self.folder / "rounds")
+        sync(self.folder / "rounds")
         self._prune()
 
     def write_text(self, name: str, text: str) -> Path:
         """A file of the finished run, beside its rounds."""
-        _write_whole(self.folder / name, text)
+        write_text(self.folder / name, text)
         return self.folder / name
 
     def _prune(self) -> None:
@@ -282,21 +281,6 @@ def _brief(kept: dict[int, list[str]]) -> str:
         return "none"
     clients = sorted({name for names in kept.values() for name in names})
     return f"rounds {', '.join(map(str, kept))} of {', '.join(clients)}"
-
-
-def _write_whole(path: Path, text: str) -> None:
-    part = path.with_name(f".{path.name}.part")
-    part.write_text(text)
-    _sync(part)
-    part.replace(path)
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _parse(kind: type[T], path: Path) -> T:

@@ -49,6 +49,8 @@ class Panel:
     joined: bool = True
     """Whether a line joins the points of a series."""
     y_range: tuple[float, float] | None = None
+    ticks: Sequence[str] = ()
+    """Names of the places 1, 2, ... on an x-axis without numbers."""
 
 
 @dataclass(frozen=True)
@@ -229,6 +231,8 @@ def draw_panel(axes: Axes, panel: Panel, styles: dict[str, int]) -> None:
         axes.set_yscale("log")
     if panel.y_range:
         axes.set_ylim(*panel.y_range)
+    if panel.ticks:
+        axes.set_xticks(range(1, len(panel.ticks) + 1), panel.ticks, fontsize=8)
     _plain(axes)
 
 

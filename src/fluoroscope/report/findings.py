@@ -17,6 +17,8 @@ from fluoroscope.report.pointer import resolve
 
 FORMAT = 1
 NO_DEFENCE = "none"
+GUARD = "guard"
+"""Stops a threat beside any setting: the clients look at a model before they train it."""
 Kind = Literal["federation", "reconstruction", "crafted-model", "guard", "client-inference", "membership", "source"]
 Level = Literal["leaks", "holds", "unclear", "not tested"]
 
@@ -256,7 +258,10 @@ def _at_odds(findings: Findings, document: dict[str, Any]) -> Iterator[str]:
         *((f"cells.{i}.defence", cell.defence, labels) for i, cell in enumerate(findings.cells)),
         *((f"cells.{i}.threat", cell.threat, threats) for i, cell in enumerate(findings.cells)),
         *((f"verdicts.{i}.threat", verdict.threat, threats) for i, verdict in enumerate(findings.verdicts)),
-        *((f"verdicts.{i}.stopped_by", verdict.stopped_by, labels) for i, verdict in enumerate(findings.verdicts)),
+        *(
+            (f"verdicts.{i}.stopped_by", verdict.stopped_by, [*labels, GUARD])
+            for i, verdict in enumerate(findings.verdicts)
+        ),
         ("recommendation.defence", findings.recommendation.defence, labels),
     ]
     for key, used, offered in known:

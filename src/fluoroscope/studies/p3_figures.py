@@ -12,7 +12,6 @@ def by_strategy(title: str, rows: Rows) -> Figure:
     """Accuracy with its standard deviation, and the distance d, by strategy: a series for each privacy."""
     kept = [row for row in rows if not row.failed]
     strategies = list(dict.fromkeys(row["strategy"] for row in kept))
-    label = "strategy: " + ", ".join(f"{i + 1} {name}" for i, name in enumerate(strategies))
     privacies = list(dict.fromkeys(row["privacy"] for row in kept))
     accuracy: dict[str, list[Point]] = {name: [] for name in privacies}
     apart: dict[str, list[Point]] = {name: [] for name in privacies}
@@ -25,8 +24,15 @@ def by_strategy(title: str, rows: Rows) -> Figure:
     return panels(
         title,
         [
-            Panel("accuracy, mean and standard deviation over seeds", label, "accuracy", accuracy, joined=False),
-            Panel("distance d between the clients", label, "d", apart, joined=False),
+            Panel(
+                "accuracy, mean and standard deviation over seeds",
+                "strategy",
+                "accuracy",
+                accuracy,
+                joined=False,
+                ticks=strategies,
+            ),
+            Panel("distance d between the clients", "strategy", "d", apart, joined=False, ticks=strategies),
         ],
     )
 
@@ -124,12 +130,13 @@ def game(title: str, rows: Rows) -> Figure:
     }
     last = Panel(
         "AUC, 95 % interval",
-        "1: round 1, 2: all rounds",
+        "what the attacker has seen",
         "AUC",
         areas,
         {"chance (AUC 0.5)": 0.5},
         joined=False,
         y_range=(0, 1.02),
+        ticks=("round 1", "all rounds"),
     )
     return panels(title, [*curves, last])
 

@@ -87,7 +87,7 @@ enter(
             f"p3/{name}",
             f"{title}, {split} clients",
             _SMOOTH if name.startswith("fig-b") else _ORDER,
-            {size: _accuracies(split, size, scored, readings=name in ("table-4", "table-6")) for size in SIZES},
+            {size: _accuracies(split, size, scored, readings=name == "table-4") for size in SIZES},
             figure,
             paper,
             curves=name.startswith("fig"),

@@ -1,0 +1,51 @@
+"""Files that are there whole or not at all: a kill or a full disk leaves the old one, and no remains."""
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from safetensors import SafetensorError
+from safetensors.torch import save_file
+from torch import Tensor
+
+
+def write_text(path: Path, text: str) -> None:
+    """The text at `path`, on disk when this returns."""
+    _whole(path, lambda part: part.write_text(text, encoding="utf-8"))
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    """The tensors at `path`, as safetensors."""
+    plain = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
+    _whole(path, lambda part: _save(plain, part))
+
+
+def sync(path: Path) -> None:
+    """Wait until a file, or the names in a folder, are on disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _whole(path: Path, write: Callable[[Path], object]) -> None:
+    part = path.with_name(f".{path.name}.part")
+    try:
+        write(part)
+        sync(part)
+        part.replace(path)
+    except OSError as problem:
+        part.unlink(missing_ok=True)
+        raise OSError(problem.errno, problem.strerror, str(path)) from problem
+
+
+def _save(tensors: dict[str, Tensor], part: Path) -> None:
+    try:
+        save_file(tensors, part)
+    except SafetensorError as problem:  # hides the number of the system's error in its text
+        found = re.search(r"os error (\d+)", str(problem))
+        if found is None:
+            raise
+        raise OSError(int(found[1]), os.strerror(int(found[1]))) from problem

@@ -1,0 +1,38 @@
+"""An audit that runs in seconds: five hospitals of 28-pixel phantoms, one with a single patient, one odd."""
+
+import pytest
+
+from fluoroscope.audit import AuditPlan
+from fluoroscope.federation.plan import parse_plan_as
+
+CONTENT = {
+    "rounds": 1,
+    "data": {"source": "phantom/chest", "size": 28, "images": 260},
+    "partition": {
+        "name": "counts",
+        "train": [[20, 20], [20, 20], [2, 40], [4, 4], [1, 0]],
+        "validation": 4,
+        "test": 20,
+        "auxiliary": 20,
+    },
+    "model": {"name": "small-cnn"},
+    "training": {"lr": 0.05, "batch_size": 8},
+    "audit": {
+        "budget_minutes": 20,
+        "victims": 2,
+        "games": 3,
+        "compare": [{"label": "noise", "defence": [{"name": "percentile-gaussian", "sigma0": 1.0}]}],
+    },
+}
+
+
+def plan_of(**changes) -> AuditPlan:
+    content = dict(CONTENT)
+    for key, value in changes.items():
+        content[key] = {**content[key], **value} if isinstance(content.get(key), dict) else value
+    return parse_plan_as(AuditPlan, content)
+
+
+@pytest.fixture
+def plan() -> AuditPlan:
+    return plan_of()

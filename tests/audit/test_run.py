@@ -1,0 +1,120 @@
+"""A whole audit: its findings, its files, and that a stop changes nothing."""
+
+import json
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fluoroscope.audit import audit, intend
+from fluoroscope.audit.schedule import Forecast, cells_of
+from fluoroscope.cells import Local, Ray
+from fluoroscope.report.audit_report import write_report
+
+from .conftest import plan_of
+
+HERE = Local(1)
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory):
+    """The audit in one go."""
+    out = tmp_path_factory.mktemp("audit")
+    return audit(plan_of(), out, HERE), out
+
+
+def findings(out: Path):
+    return json.loads((out / "findings.json").read_text())
+
+
+def test_every_cell_has_a_finding_and_every_image_a_file(done):
+    found, out = done
+    assert [cell.status for cell in found.findings.cells] == ["done"] * 8
+    assert {each.threat for each in found.findings.verdicts} == {
+        "curious-server",
+        "malicious-server",
+        "curious-client",
+    }
+    shown = [image for cell in found.findings.cells for image in cell.gallery]
+    assert shown
+    for image in shown:
+        assert all((out / path).is_file() for path in (image.original, image.reconstruction, image.prior))
+    assert found.timing is not None
+    assert set(found.timing.seconds) == {cell.id for cell in found.findings.cells}
+    page = write_report(out).read_text()
+    assert "A curious server" in page
+
+
+def test_what_is_finished_is_not_run_again(done, monkeypatch):
+    found, out = done
+    monkeypatch.setattr("fluoroscope.audit.utility.Utility.run", lambda self, bench: pytest.fail("run twice"))
+    monkeypatch.setattr("fluoroscope.audit.reconstruction.Reconstruction.run", lambda self, bench: pytest.fail("twice"))
+    again = audit(plan_of(audit={"budget_minutes": 30}), out, HERE)
+    assert again.findings.cells == found.findings.cells
+    assert all(not seconds for seconds in intend(plan_of(), out).expected.seconds.values())
+
+
+def test_a_failed_cell_is_shown_with_its_reason_and_the_others_go_on(tmp_path):
+    plan = plan_of(partition={"auxiliary": 0}, audit={"threats": ["curious-server", "malicious-server"], "compare": []})
+    found = audit(plan, tmp_path, HERE).findings
+    states = {cell.kind: (cell.status, cell.reason) for cell in found.cells}
+    assert states["federation"] == ("done", None)
+    for kind in ("reconstruction", "crafted-model", "guard"):
+        assert states[kind][0] == "failed"
+        assert "partition.auxiliary" in states[kind][1]
+    assert {verdict.level for verdict in found.verdicts} == {"not tested"}
+
+
+def test_the_budget_leaves_the_last_ones_out_and_says_so(tmp_path):
+    plan = plan_of()
+    cells = cells_of(plan)
+    expected = Forecast({cell.id: 60.0 for cell in cells}, workers=2)
+    assert expected.minutes == len(cells) / 2
+    assert expected.within(cells, 2.0) == cells[:4]
+    assert expected.within(cells, 0.01) == cells[:1]  # something is always tried
+    intended = intend(plan, tmp_path)
+    less = replace(intended, kept=intended.kept[:1])
+    found = audit(plan, tmp_path, HERE, intended=less).findings
+    assert [cell.status for cell in found.cells] == ["done"] + ["left out"] * 7
+    assert len(found.left_out) == 7
+    assert all("min more than the budget" in line for line in found.left_out)
+
+
+def test_when_the_time_is_over_what_still_runs_is_stopped(tmp_path):
+    plan = plan_of(audit={"budget_minutes": 0.0001})
+    intended = intend(plan, tmp_path)
+    found = audit(plan, tmp_path, HERE, intended=replace(intended, kept=intended.cells)).findings
+    late = [cell for cell in found.cells if cell.status != "done"]
+    assert len(late) >= 7  # the first may have been done before anybody looked at the clock
+    assert all(cell.status == "left out" and "budget was spent" in (cell.reason or "") for cell in late)
+
+
+SCRIPT = """
+from pathlib import Path
+from fluoroscope.audit import audit
+from fluoroscope.cells import Local
+from tests.audit.conftest import plan_of
+if __name__ == "__main__":
+    audit(plan_of(), Path({out!r}), Local({workers}))
+"""
+
+
+@pytest.mark.parametrize("after", [4.0, 9.0])
+def test_a_kill_changes_no_finding(done, tmp_path, after):
+    """Killed at some moment, then the same again."""
+    process = subprocess.Popen([sys.executable, "-c", SCRIPT.format(out=str(tmp_path), workers=1)])
+    time.sleep(after)
+    process.kill()
+    process.wait()
+    audit(plan_of(), tmp_path, HERE)
+    assert findings(tmp_path) == findings(done[1])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", [Local(2), Ray()], ids=["two workers", "ray"])
+def test_every_engine_finds_the_same(done, tmp_path, engine):
+    audit(plan_of(), tmp_path, engine)
+    assert findings(tmp_path) == findings(done[1])
