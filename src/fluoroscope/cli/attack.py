@@ -24,7 +24,7 @@ def add_to(app: typer.Typer) -> None:
     """Enter the command."""
 
     @app.command(
-        epilog="Examples: fluoroscope attack runs/demo --attack bn-only   |   fluoroscope attack runs/demo --attack "
+        epilog="Examples: fluoroscope attack runs/p1 --attack bn-only   |   fluoroscope attack runs/p1 --attack "
         "inverting-gradients --client client-5 --round 1 --grant labels --set budget.iterations=100"
     )
     def attack(

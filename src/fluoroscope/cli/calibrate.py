@@ -18,7 +18,7 @@ def add_to(app: typer.Typer) -> None:
     """Enter the command."""
 
     @app.command(
-        epilog="Examples: fluoroscope calibrate runs/demo --defence percentile-gaussian   |   fluoroscope calibrate "
+        epilog="Examples: fluoroscope calibrate runs/p1 --defence percentile-gaussian   |   fluoroscope calibrate "
         "plan.toml --defence percentile-gaussian --defence clip-and-noise:clip=0.5 --target 'rdlv<=0'"
     )
     def calibrate(

@@ -11,7 +11,7 @@ from fluoroscope.cli import console, options
 def add_to(app: typer.Typer) -> None:
     """Enter the command."""
 
-    @app.command(epilog="Example: fluoroscope records runs/demo --verify")
+    @app.command(epilog="Example: fluoroscope records runs/p1 --verify")
     def records(
         folder: Annotated[Path, typer.Argument(help="A folder that `federate --out` or `demo` wrote.")],
         verify: Annotated[bool, typer.Option("--verify", help="Read every record and check its checksum.")] = False,

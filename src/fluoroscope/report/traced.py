@@ -55,12 +55,13 @@ class Traced:
         return escape(text.text).format(*numbers)
 
     def intervals(self, text: Text) -> list[Markup]:
-        """In words, how sure each score of the sentence is."""
+        """In words, how sure each score of the sentence is, where it does not say so itself."""
         said: dict[str, Markup] = {}
+        spoken = {number.pointer for number in text.numbers}
         for number in text.numbers:
             at = number.pointer.removesuffix(_VALUE)
             found = resolve(self.document, at)
-            if at == number.pointer or not isinstance(found, dict) or at in said:
+            if at == number.pointer or not isinstance(found, dict) or at in said or f"{at}/low" in spoken:
                 continue
             if found.get("low") is None or found.get("high") is None or found.get("value") is None:
                 continue

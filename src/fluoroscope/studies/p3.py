@@ -50,6 +50,7 @@ class Accuracy:
             "epochs": plan.training.epochs,
             "strategy": self.strategy,
             "privacy": self.privacy,
+            "noise_multiplier": self.federation.noise,
             "split": self.split,
             "seeds": self.seeds,
             "scored_on": "clients' test images, last rounds" if self.scored == "clients" else "test set, last round",

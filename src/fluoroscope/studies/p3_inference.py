@@ -47,6 +47,7 @@ class ClientInference:
             "epochs": plan.training.epochs,
             "strategy": self.strategy,
             "privacy": self.privacy,
+            "noise_multiplier": self._federation("odd-client").noise,
             "split": "odd-client",
             "shadow": self.shadow,
             "seeds": self.seeds,
