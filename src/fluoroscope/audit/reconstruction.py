@@ -8,7 +8,7 @@ import torch
 from fluoroscope.adversary import THREATS, observe
 from fluoroscope.attacks import ATTACKS, Attack
 from fluoroscope.attacks.inversion.checkpoint import Checkpoint
-from fluoroscope.attacks.inversion.condensed import condensed
+from fluoroscope.attacks.inversion.condensed import guessable
 from fluoroscope.audit.cell import AuditCell, trained
 from fluoroscope.audit.scored import score
 from fluoroscope.cells import Bench, Result
@@ -19,12 +19,10 @@ from fluoroscope.scores.intervals import bootstrap_mean, wilson
 from fluoroscope.scores.rdlv import mean_rdlv, rdlv
 from fluoroscope.studies.identified import identified, identified_by_chance
 from fluoroscope.studies.p1_federation import Trained
-from fluoroscope.types import Observation, PrivateBatch
+from fluoroscope.types import PrivateBatch
 
 FEW = 4
 """Images of a client in whose place other patients can stand; a larger one is attacked as it is."""
-STEPS = 2
-"""An attacker guesses every image of a round of so many steps; of a longer one, those of a typical batch."""
 SHOWN = 6
 
 
@@ -65,7 +63,7 @@ class Reconstruction(AuditCell):
         for i, truth in enumerate(clients):
             rng = generator(bench.seed, "audit", "client", self.client, i)
             record = federation.update(self.round, truth, batch_size, rng, self.client)
-            seen.append(_guessable(observe(record, THREATS.get("curious-server"), prior)))
+            seen.append(guessable(observe(record, THREATS.get("curious-server"), prior)))
         guesses = self.attack.run(
             seen,
             generator(bench.seed, "audit", "attack"),
@@ -117,9 +115,3 @@ class Reconstruction(AuditCell):
 
 def _whose(client: str, stand_ins: bool) -> str:
     return f"a patient in the place of {client}" if stand_ins else client
-
-
-def _guessable(observation: Observation) -> Observation:
-    training = observation.training
-    assert training is not None
-    return observation if training.steps <= STEPS else condensed(observation, training.batch_size)

@@ -10,7 +10,7 @@ from fluoroscope.adversary import THREATS, observe
 from fluoroscope.attacks import ATTACKS, Attack
 from fluoroscope.attacks.inversion.attack import Inversion
 from fluoroscope.attacks.inversion.checkpoint import Checkpoint
-from fluoroscope.attacks.inversion.condensed import condensed
+from fluoroscope.attacks.inversion.condensed import guessable
 from fluoroscope.cells import Bench, Result
 from fluoroscope.data.partition.p1 import TABLE_II
 from fluoroscope.errors import Unsupported
@@ -19,15 +19,13 @@ from fluoroscope.rng import generator
 from fluoroscope.scores.rdlv import mean_rdlv, rdlv
 from fluoroscope.studies.identified import embedded, identified, identified_by_chance
 from fluoroscope.studies.p1_federation import SCALES, Federation, Named, Scale, Trained
-from fluoroscope.types import Observation, PrivateBatch
+from fluoroscope.types import PrivateBatch
 
 HIGH_RISK = 9
 NEAREST = (1, 2, 5, 10, 20)
 """k of k-IIP (P1 fig. 11)."""
 SHOWN = 48
 """Of a client's images in the projection."""
-STEPS = 2
-"""An attacker guesses every image of a round of so many steps; of a longer one, those of a typical batch."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +91,7 @@ class Defended:
         for number, victims in enumerate(clients):
             rng = generator(bench.seed, "p1", "client", self.client, number)
             records.append(trained.update(self.round, victims, TABLE_II[self.client][1], rng))
-            seen.append(_guessable(observe(records[-1], THREATS.get("curious-server"), trained.prior)))
+            seen.append(guessable(observe(records[-1], THREATS.get("curious-server"), trained.prior)))
         began = time.perf_counter()
         guesses = self.attack.run(
             seen,
@@ -145,9 +143,3 @@ def _told(part: Named) -> str:
     name, settings = part
     rest = [f"{key}={value}" for key, value in settings if key not in ("sigma0", "clip", "multiplier")]
     return f"{name} ({', '.join(rest)})" if rest else name
-
-
-def _guessable(observation: Observation) -> Observation:
-    training = observation.training
-    assert training is not None
-    return observation if training.steps <= STEPS else condensed(observation, training.batch_size)

@@ -42,16 +42,8 @@ class Accuracy:
 
     @property
     def settings(self) -> dict[str, Any]:
-        plan = self.federation.plan(0, 0)
         return {
-            "data": self.data,
-            "size": plan.data.size,
-            "rounds": plan.rounds,
-            "epochs": plan.training.epochs,
-            "strategy": self.strategy,
-            "privacy": self.privacy,
-            "noise_multiplier": self.federation.noise,
-            "split": self.split,
+            **self.federation.columns,
             "seeds": self.seeds,
             "scored_on": "clients' test images, last rounds" if self.scored == "clients" else "test set, last round",
         }

@@ -49,8 +49,8 @@ _SCALES: dict[Size, dict[str, Any]] = {
         "epochs": 5,
         "pretrain": 20,
         "inference": 10,
-        # P3's 0.01 costs metric privacy less than the seeds' spread here: 2,048 noised inputs reach each unit of the first
-        # dense layer, not 100,352.
+        # P3's 0.01 costs metric privacy less than the seeds' spread here: 2,048 noised inputs reach each unit of the
+        # first dense layer, not 100,352.
         "noise": 0.02,
     },
     "paper": {
@@ -89,9 +89,19 @@ class Federation:
     data: str = "phantom/brain"
 
     @property
-    def noise(self) -> float | None:
-        """P3's n_eps."""
-        return None if PRIVACIES[self.privacy] is None else float(_SCALES[self.size]["noise"])
+    def columns(self) -> dict[str, Any]:
+        """What a row says of it; the noise multiplier is P3's n_eps."""
+        plan = self.plan(0, 0)
+        return {
+            "data": self.data,
+            "size": plan.data.size,
+            "rounds": plan.rounds,
+            "epochs": plan.training.epochs,
+            "strategy": self.strategy,
+            "privacy": self.privacy,
+            "noise_multiplier": _SCALES[self.size]["noise"] if plan.defence else None,
+            "split": self.split,
+        }
 
     @property
     def curious(self) -> bool:

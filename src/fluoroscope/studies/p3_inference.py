@@ -39,16 +39,8 @@ class ClientInference:
 
     @property
     def settings(self) -> dict[str, Any]:
-        plan = self._federation("odd-client").plan(0, 0)
         return {
-            "data": self.data,
-            "size": plan.data.size,
-            "rounds": plan.rounds,
-            "epochs": plan.training.epochs,
-            "strategy": self.strategy,
-            "privacy": self.privacy,
-            "noise_multiplier": self._federation("odd-client").noise,
-            "split": "odd-client",
+            **self._federation("odd-client").columns,
             "shadow": self.shadow,
             "seeds": self.seeds,
         }

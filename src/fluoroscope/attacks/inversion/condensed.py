@@ -4,6 +4,9 @@ from dataclasses import replace
 
 from fluoroscope.types import Observation
 
+STEPS = 2
+"""An attacker guesses every image of a round of so many steps; of a longer one, those of a typical batch."""
+
 
 def condensed(observation: Observation, images: int) -> Observation:
     """What a client with one batch of so many images would have sent: P1's attack on its clients of 8 to 512 images.
@@ -30,3 +33,10 @@ def condensed(observation: Observation, images: int) -> Observation:
         buffers_after=moved,
         labels=None,
     )
+
+
+def guessable(observation: Observation) -> Observation:
+    """As it is where an attacker can guess every image of the round; condensed where it has more steps than that."""
+    training = observation.training
+    assert training is not None
+    return observation if training.steps <= STEPS else condensed(observation, training.batch_size)
