@@ -106,6 +106,29 @@ def test_the_level_is_the_interval_s(low, high, level):
     assert found["curious-server"]["level"] == level
 
 
+def test_one_value_shows_neither_a_leak_nor_that_there_is_none():
+    cells = [federation("none", 0.9), reconstruction("none", 0.0, None, None, 0)]
+    found, made = verdicts(cells)
+    assert found["curious-server"]["level"] == "unclear"
+    assert "(one value: no interval)" in said(cells, found["curious-server"]["text"])
+    assert made.recommendation()["defence"] is None
+    assert "see the verdicts" in said(cells, made.recommendation()["text"])
+
+
+def test_only_what_leaks_has_to_be_stopped():
+    crafted = {"rate": score(0.9, 0.8, 0.95), "recovered": score(9), "images": score(10)}
+    guard = {"refused": score(5), "clients": score(5), "recovered": score(0)}
+    cells = [
+        federation("none", 0.9),
+        reconstruction("none", -0.3, -0.4, -0.2, 0),
+        cell("crafted-model", "none", crafted),
+        cell("guard", "none", guard),
+    ]
+    _, made = verdicts(cells)
+    assert made.recommendation()["defence"] == "none"
+    assert said(cells, made.recommendation()["text"]).startswith("Let every client inspect a model")
+
+
 def test_a_game_within_chance_is_unclear_not_safe():
     cells = [federation("none", 0.9), game("none", 0.6, 0.4, 0.8)]
     found, _ = verdicts(cells)

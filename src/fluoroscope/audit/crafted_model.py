@@ -8,6 +8,7 @@ from fluoroscope.audit.cell import AuditCell
 from fluoroscope.audit.scored import score
 from fluoroscope.cells import Bench, Result
 from fluoroscope.federation.task import Task, load_task
+from fluoroscope.scores.intervals import wilson
 from fluoroscope.studies.malicious_federation import Malice, Outcome, chosen_victims, participants, plunder
 
 SHOWN = 6
@@ -20,10 +21,12 @@ class CraftedModel(AuditCell):
     kind: ClassVar[str] = "crafted-model"
     threat: ClassVar[str | None] = "malicious-server"
     client: str = "client-1"
+    steps: int = 1
+    """That the victim takes in a round."""
 
     @property
     def settings(self) -> dict[str, Any]:
-        return {"attack": "medileak", "client": self.client, "aggregation": "secagg+"}
+        return {"attack": "medileak", "client": self.client, "aggregation": "secagg+", "steps": self.steps}
 
     def run(self, bench: Bench) -> Result:
         task = load_task(self.federation)
@@ -59,10 +62,12 @@ class Guard(AuditCell):
     kind: ClassVar[str] = "guard"
     threat: ClassVar[str | None] = "malicious-server"
     client: str = "client-1"
+    steps: int = 1
+    """That the victim takes in a round."""
 
     @property
     def settings(self) -> dict[str, Any]:
-        return {"attack": "medileak", "client": self.client}
+        return {"attack": "medileak", "client": self.client, "steps": self.steps}
 
     def run(self, bench: Bench) -> Result:
         task = load_task(self.federation)
@@ -76,10 +81,12 @@ class Guard(AuditCell):
             for name, verdict in sorted(outcome.verdicts.items())
         ]
         got = sum(int(each.score.recovered.sum()) for each in outcome.stolen)
+        held = next(len(split.train) for split in task.clients if split.name == self.client)
         scores = {
             "refused": score(sum(verdict["refused"] for verdict in verdicts), leakier=False, n=len(verdicts)),
             "clients": score(len(verdicts)),
-            "recovered": score(got, leakier=True),
+            "recovered": score(got, leakier=True, n=held),
+            "rate": score(wilson(got, held), leakier=True),
         }
         return Result({}, notes={"scores": scores, "verdicts": verdicts})
 

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from fluoroscope import strict_json
 from fluoroscope.audit.cell import AuditCell
@@ -35,6 +36,21 @@ class Intended:
             for cell in self.cells
             if cell not in self.kept
         }
+
+    def plain(self) -> dict[str, Any]:
+        """As data: what `--dry-run --json` prints."""
+        cells = [
+            {
+                "id": cell.id,
+                "kind": cell.kind,
+                "threat": cell.threat,
+                "defence": cell.label,
+                "seconds": self.expected.seconds[cell.id],
+                "kept": cell in self.kept,
+            }
+            for cell in self.cells
+        ]
+        return {"cells": cells, "minutes": self.expected.minutes, "workers": self.expected.workers}
 
 
 def intend(plan: AuditPlan, out: Path) -> Intended:

@@ -44,7 +44,10 @@ def cells_of(plan: AuditPlan) -> list[AuditCell]:
                 for attack in plan.audit.attacks
             ]
         if "malicious-server" in threats and label == NO_DEFENCE:
-            found += [part(label, content, plan.fullest.name) for part in (CraftedModel, Guard)]
+            victim = plan.fullest
+            batch = victim.batch_size or plan.training.batch_size
+            steps = plan.training.epochs * -(-len(victim.train) // batch)
+            found += [part(label, content, victim.name, steps) for part in (CraftedModel, Guard)]
         if "curious-client" in threats and not encrypted:
             found.append(_game(plan, label))
     return found

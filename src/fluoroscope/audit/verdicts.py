@@ -1,5 +1,6 @@
 """What the findings say, in sentences whose numbers point to findings."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +11,9 @@ from fluoroscope.report.pointer import pointer
 
 Finding = dict[str, Any]
 Text = dict[str, Any]
+_KINDS = {"curious-server": "reconstruction", "curious-client": "client-inference"}
+"""What a setting can stop; the malicious server is the guard's."""
+_LIMITS = {"reconstruction": ("rdlv", 0.0), "client-inference": ("auc", 0.5)}
 
 
 class _Sentence:
@@ -28,15 +32,13 @@ class _Sentence:
         self._numbers.append({"pointer": pointer("cells", place, "scores", metric, end), "format": how})
         return self
 
-    def interval(self, place: int, metric: str) -> "_Sentence":
-        return (
-            self.number(place, metric)
-            .say(" (95 % interval ")
-            .number(place, metric, "low")
-            .say(" to ")
-            .number(place, metric, "high")
-            .say(")")
-        )
+    def interval(self, place: int, cell: Finding, metric: str) -> "_Sentence":
+        """A score and how sure it is; one value alone has no interval, and says so."""
+        self.number(place, metric)
+        if cell["scores"][metric]["low"] is None:
+            return self.say(" (one value: no interval)")
+        self.say(" (95 % interval ").number(place, metric, "low").say(" to ")
+        return self.number(place, metric, "high").say(")")
 
     @property
     def text(self) -> Text:
@@ -59,26 +61,27 @@ class Verdicts:
         return [{"threat": threat, **made[threat]()} for threat in self.plan.audit.threats]
 
     def recommendation(self) -> dict[str, Any]:
-        """The setting under which no threat that was tested succeeds, at the least cost."""
+        """The setting that stops whatever leaks, at the least cost."""
         verdicts = {each["threat"]: each for each in self.all()}
-        labels = [label for label in self.plan.labels if self._stops_everything(label)]
-        said = _Sentence()
-        guard = "malicious-server" in verdicts and verdicts["malicious-server"]["stopped_by"] is not None
-        if not labels:
-            return {
-                "defence": None,
-                "text": said.say(
-                    "No setting that was tried stops every threat. Try stronger ones: `fluoroscope calibrate` finds "
-                    "how much is needed."
-                ).text,
-            }
+        leaking = [threat for threat, verdict in verdicts.items() if verdict["level"] == "leaks"]
+        if not leaking:
+            return {"defence": None, "text": _nothing_leaks([verdict["level"] for verdict in verdicts.values()])}
+        kinds = [_KINDS[threat] for threat in leaking if threat in _KINDS]
+        labels = [label for label in self.plan.labels if all(self._stops(kind, label) for kind in kinds)]
+        guarded = "malicious-server" in leaking and verdicts["malicious-server"]["stopped_by"]
+        if not labels or ("malicious-server" in leaking and not guarded):
+            words = (
+                "No setting that was tried stops everything that leaks. Try stronger ones: `fluoroscope calibrate` "
+                "finds how much noise is needed."
+            )
+            return {"defence": None, "text": _Sentence().say(words).text}
         best = max(labels, key=self._accuracy)
-        if best == NO_DEFENCE:
-            said.say("No defence is needed against the attacks that were tried")
-        else:
+        said = _Sentence()
+        if best != NO_DEFENCE:
             said.say(f"Use “{best}”")
-        if guard:
-            said.say(", and let every client inspect a model before training it (`guard`)")
+        if guarded:
+            said.say("Let" if best == NO_DEFENCE else ", and let")
+            said.say(" every client inspect a model before training it (the guard)")
         self._price(said, best)
         return {"defence": best, "text": said.say(".").text}
 
@@ -120,13 +123,14 @@ class Verdicts:
         place, cell = worst
         said = _Sentence().say("A curious server recovers recognisable images from ")
         said.say(f"{cell['settings']['client']}: ").number(place, "recognised", how=".0f").say(" of ")
-        said.number(place, "images", how=".0f").say("; RDLV ").interval(place, "rdlv")
+        said.number(place, "images", how=".0f").say("; RDLV ").interval(place, cell, "rdlv")
         leaks = _end(cell, "rdlv", "low") > 0
         holds = _end(cell, "rdlv", "high") <= 0
         stop = self._cheapest("reconstruction") if leaks else None
         if stop:
-            there, _ = self._worst("reconstruction", stop, "rdlv") or (place, cell)
-            said.say(f". With “{stop}”: ").number(there, "recognised", how=".0f").say(", RDLV ").interval(there, "rdlv")
+            there, found = self._worst("reconstruction", stop, "rdlv") or (place, cell)
+            said.say(f". With “{stop}”: ").number(there, "recognised", how=".0f").say(", RDLV ")
+            said.interval(there, found, "rdlv")
             self._price(said, stop)
         elif leaks and len(self.plan.labels) > 1:
             said.say(". No setting that was tried stops it")
@@ -141,8 +145,14 @@ class Verdicts:
         said.number(place, "images", how=".0f").say(
             f" images of {cell['settings']['client']} out of the secure sum of "
         )
-        said.say("one round; rate ").interval(place, "rate")
+        said.say("one round; rate ").interval(place, cell, "rate")
         leaks = (cell["scores"]["recovered"]["value"] or 0) > 0
+        steps = cell["settings"].get("steps", 1)
+        if not leaks and steps > 1:
+            said.say(
+                f" (it trains in {steps} steps, whose differences the secure sum rounds away; a hospital that trains "
+            )
+            said.say("in one step is not hidden by that)")
         guard = next(iter(self._done("guard")), None)
         stop = None
         if guard is not None:
@@ -160,12 +170,14 @@ class Verdicts:
             return _not_tested("client-inference", self._why_not("client-inference"))
         place, cell = worst
         said = _Sentence().say(f"A curious hospital tells whether {cell['settings']['client']} takes part: AUC ")
-        said.interval(place, "auc").say(" over ").number(place, "auc", "n", ".0f").say(" federations, 0.5 being chance")
+        said.interval(place, cell, "auc").say(" over ").number(place, "auc", "n", ".0f").say(
+            " federations, 0.5 being chance"
+        )
         leaks = _end(cell, "auc", "low") > 0.5
         stop = self._cheapest("client-inference") if leaks else None
         if stop:
-            there, _ = self._worst("client-inference", stop, "auc") or (place, cell)
-            said.say(f". With “{stop}” it cannot be told from chance: AUC ").interval(there, "auc")
+            there, found = self._worst("client-inference", stop, "auc") or (place, cell)
+            said.say(f". With “{stop}” it cannot be told from chance: AUC ").interval(there, found, "auc")
             self._price(said, stop)
         elif leaks and len(self.plan.labels) > 1:
             said.say(". No setting that was tried stops it")
@@ -189,7 +201,7 @@ class Verdicts:
         return max(found, key=lambda each: _end(each[1], metric, "value"))
 
     def _stops(self, kind: str, label: str) -> bool:
-        metric, limit = {"reconstruction": ("rdlv", 0.0), "client-inference": ("auc", 0.5)}[kind]
+        metric, limit = _LIMITS[kind]
         worst = self._worst(kind, label, metric)
         # A leak is excluded where even the interval's upper end shows none; a game is lost where chance is within it.
         end = "high" if kind == "reconstruction" else "low"
@@ -199,10 +211,6 @@ class Verdicts:
         """The setting that stops it at the best accuracy."""
         found = [label for label in self.plan.labels if label != NO_DEFENCE and self._stops(kind, label)]
         return max(found, key=self._accuracy, default=None)
-
-    def _stops_everything(self, label: str) -> bool:
-        kinds = {"curious-server": "reconstruction", "curious-client": "client-inference"}
-        return all(self._stops(kinds[threat], label) for threat in self.plan.audit.threats if threat in kinds)
 
     def _accuracy(self, label: str) -> float:
         found = [_end(cell, "accuracy", "value") for _, cell in self._done("federation", label)]
@@ -225,11 +233,15 @@ class Verdicts:
 
 
 def _end(cell: Finding, metric: str, end: str) -> float:
-    """Of a score; without an interval its value stands for both ends."""
-    score = cell["scores"].get(metric) or {}
-    value = score.get(end)
-    value = score.get("value") if value is None else value
-    return float("nan") if value is None else float(value)
+    """Of a score. A value without an interval may be anything: it shows neither a leak nor that there is none."""
+    value = (cell["scores"].get(metric) or {}).get(end)
+    return {"low": -math.inf, "high": math.inf}.get(end, math.nan) if value is None else float(value)
+
+
+def _nothing_leaks(levels: list[str]) -> Text:
+    if set(levels) == {"holds"}:
+        return _Sentence().say("No attack that was tried succeeded, so none of the defences was needed.").text
+    return _Sentence().say("Nothing leaked beyond doubt, and not everything is shown to hold: see the verdicts.").text
 
 
 def _level(leaks: bool, holds: bool) -> str:

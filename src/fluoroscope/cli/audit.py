@@ -82,7 +82,7 @@ def run(
         for cell in intended.cells
     ]
     if as_json and dry_run:
-        console.print_json({"cells": [{"id": c.id, **row} for c, row in zip(intended.cells, rows, strict=True)]})
+        console.print_json(intended.plain())
         return
     if not as_json:
         console.print_table(f"to be run, within {plan.audit.budget_minutes:g} min", rows)

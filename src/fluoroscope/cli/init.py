@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from fluoroscope.cli import console, options
-from fluoroscope.errors import BadInput
+from fluoroscope.errors import BadInput, FluoroscopeError
 
 
 def add_to(app: typer.Typer) -> None:
@@ -36,6 +36,7 @@ def add_to(app: typer.Typer) -> None:
         """Write an audit's plan, with comments: change it, then give it to `fluoroscope audit`."""
         from fluoroscope.audit.plan import read_audit_plan
         from fluoroscope.audit.presets import PRESETS, customised
+        from fluoroscope.audit.schedule import cells_of
 
         if plan.exists() and not force:
             raise BadInput(f"{plan} is there already; choose another name, or --force to write over it.")
@@ -55,6 +56,10 @@ def add_to(app: typer.Typer) -> None:
             plan.write_text(text, encoding="utf-8")
         except OSError as problem:
             raise BadInput(f"{plan} cannot be written: {problem.strerror}.") from problem
-        read_audit_plan(plan)  # what was asked for is named here, not later
+        try:  # what cannot be done with these images is named here, not later
+            cells_of(read_audit_plan(plan))
+        except FluoroscopeError:
+            plan.unlink()
+            raise
         console.say(f"plan: {plan}")
         console.say(f"next: fluoroscope audit {plan} --dry-run")

@@ -12,7 +12,7 @@ MEASURED_BY: dict[str, tuple[Kind, ...]] = {
     "rdlv": ("reconstruction",),
     "iip": ("reconstruction",),
     "auc": ("client-inference", "membership", "source"),  # not that of the federation, which is a virtue
-    "rate": ("crafted-model",),
+    "rate": ("crafted-model", "guard"),
     "accuracy": ("federation",),  # not that of an attack
 }
 
@@ -66,6 +66,11 @@ def judge(audit: Audit, limits: Sequence[Limit], defence: str | None = None) -> 
 def _judged(findings: Findings, limit: Limit, label: str) -> list[Judgement]:
     kinds = MEASURED_BY[limit.metric]
     cells = [(i, cell) for i, cell in enumerate(findings.cells) if cell.defence == label and cell.kind in kinds]
+    if (
+        limit.metric == "rate"
+    ):  # a crafted model comes before any defence but the guard, which counts where it was tried
+        crafted = [(i, cell) for i, cell in enumerate(findings.cells) if cell.kind in kinds]
+        cells = [(i, cell) for i, cell in crafted if cell.kind == "guard" and "rate" in cell.scores] or crafted
     found = [_held(limit, i, cell) for i, cell in cells if cell.status != "done" or limit.metric in cell.scores]
     return found or [Judgement(limit, None, None, missing=f"no finding of this audit has it under {label}")]
 
@@ -79,4 +84,6 @@ def _held(limit: Limit, place: int, cell: Cell) -> Judgement:
     if value is None:
         end, value = "value", score.value
     missing = f"{cell.id} has no value" if value is None else None
+    if end == "value" and score.n == 1:
+        value, missing = None, f"{cell.id} is one value, which has no interval: it may be anything"
     return Judgement(limit, cell.id, f"{at}/{end}", value, end, missing)
