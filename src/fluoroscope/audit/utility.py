@@ -25,7 +25,9 @@ class Utility(AuditCell):
     def run(self, bench: Bench) -> Result:
         store = trained(self.federation, bench.folder)
         result = json.loads((store.folder / "result.json").read_text())
-        tested = result["last"]
+        tested = (
+            result["best"] or result["last"]
+        )  # P1: the best model by the clients' validation is the one that is used
         rounds = [r for r in store.rounds() if r]
         accuracy = [store.manifest(r).validation_accuracy for r in rounds]
         curves = {"accuracy": curve(rounds, accuracy, "round", "accuracy on the clients' validation images")}

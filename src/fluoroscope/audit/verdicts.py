@@ -13,6 +13,7 @@ Finding = dict[str, Any]
 Text = dict[str, Any]
 _KINDS = {"curious-server": "reconstruction", "curious-client": "client-inference"}
 """What a setting can stop; the malicious server is the guard's."""
+_SIGNIFICANT = 0.05
 _LIMITS = {"reconstruction": ("rdlv", 0.0), "client-inference": ("auc", 0.5)}
 
 
@@ -205,7 +206,10 @@ class Verdicts:
         worst = self._worst(kind, label, metric)
         # A leak is excluded where even the interval's upper end shows none; a game is lost where chance is within it.
         end = "high" if kind == "reconstruction" else "low"
-        return worst is not None and _end(worst[1], metric, end) <= limit
+        if worst is None or _end(worst[1], metric, end) > limit:
+            return False
+        chance = (worst[1]["scores"].get("p_value") or {}).get("value")
+        return chance is None or chance > _SIGNIFICANT
 
     def _cheapest(self, kind: str) -> str | None:
         """The setting that stops it at the best accuracy."""

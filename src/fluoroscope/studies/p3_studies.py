@@ -16,7 +16,7 @@ from fluoroscope.studies.study import Rows, Settings, Size, Study, enter
 
 SIZES: tuple[Size, ...] = ("small", "paper")
 OTHERS = tuple(READINGS)[1:]
-GAMES: dict[Size, int] = {"small": 12, "paper": 10}
+GAMES: dict[Size, int] = {"small": 16, "paper": 10}
 """Of each kind, target in and target out."""
 Paper = Callable[[Settings], Mapping[str, Any] | None]
 Draw = Callable[[str, Rows], Figure]
