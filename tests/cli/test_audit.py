@@ -39,7 +39,7 @@ def test_init_then_audit_then_report_compare_and_gate(tmp_path):
     assert "--force" in again.stderr
     (tmp_path / "plan.toml").write_text(PLAN)
     dry = fluoroscope("audit", "plan.toml", "--dry-run", "--json", cwd=tmp_path)
-    assert [cell["what"] for cell in json.loads(dry.stdout)["cells"]] == ["federation", "reconstruction"]
+    assert [cell["kind"] for cell in json.loads(dry.stdout)["cells"]] == ["federation", "reconstruction"]
     assert not (tmp_path / "runs/plan-audit/findings.json").exists()
     done = fluoroscope("audit", "plan.toml", "--workers", 1, cwd=tmp_path)
     assert done.returncode == 0, done.stderr

@@ -13,7 +13,16 @@ from fluoroscope.studies.p3_federation import PRIVACIES, STRATEGIES, TARGET, Fed
 from fluoroscope.studies.p3_inference import ClientInference
 from fluoroscope.studies.study import Row
 
-TINY = {"size": 28, "images": 200, "rounds": 2, "batch_size": 32, "epochs": 1, "pretrain": 1, "inference": 1}
+TINY = {
+    "size": 28,
+    "images": 200,
+    "rounds": 2,
+    "batch_size": 32,
+    "epochs": 1,
+    "pretrain": 1,
+    "inference": 1,
+    "noise": 0.01,
+}
 
 
 @pytest.fixture(autouse=True)

@@ -98,7 +98,7 @@ def assert_agree(model, state, images, labels, tolerance=1e-9):
         ("resnet18", 2, 40, "train"),
         ("resnet18", 1, 40, "eval"),
         ("resnet18-gn", 2, 40, "train"),
-        ("efficientnet-lite0", 2, 40, "train"),
+        pytest.param("efficientnet-lite0", 2, 40, "train", marks=pytest.mark.slow),
     ],
 )
 def test_tangent_equals_autograd(name, n, size, batchnorm):
