@@ -94,7 +94,9 @@ def test_the_guess_does_not_depend_on_the_truth(name, record, victim):
 
 
 @pytest.mark.parametrize(("images", "batch_size"), [(4, 4), (4, 2)])
-@pytest.mark.parametrize("name", ["epochwise", "gradinversion", "inverting-gradients", "bn-only"])
+@pytest.mark.parametrize(
+    "name", [pytest.param("epochwise", marks=pytest.mark.slow), "gradinversion", "inverting-gradients", "bn-only"]
+)
 def test_a_batch_is_attacked_without_its_truth(name, images, batch_size):
     """Coarse grids, unrolled steps and groups: the guess of a batch is that of its record alone."""
     whole = load("phantom/chest", Request(size=32, images=images, seed=3)).batch

@@ -366,6 +366,7 @@ def _cnn_accuracy(images: ImageSet, cut: int, epochs: int, strides: bool = True)
     return float(right.float().mean())
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("one_thread")
 def test_chest_is_learned_by_a_network_but_not_from_brightness() -> None:
     images = phantoms(CHEST, range(2000), Request(seed=0))
