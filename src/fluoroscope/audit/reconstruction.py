@@ -4,26 +4,30 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
+from torch import Tensor
 
 from fluoroscope.adversary import THREATS, observe
 from fluoroscope.attacks import ATTACKS, Attack
 from fluoroscope.attacks.inversion.checkpoint import Checkpoint
 from fluoroscope.attacks.inversion.condensed import guessable
 from fluoroscope.audit.cell import AuditCell, trained
-from fluoroscope.audit.scored import score
+from fluoroscope.audit.scored import curve, score
 from fluoroscope.cells import Bench, Result
 from fluoroscope.errors import Unsupported
-from fluoroscope.federation.task import load_task
+from fluoroscope.federation.task import Task, load_task
 from fluoroscope.rng import generator
 from fluoroscope.scores.intervals import bootstrap_mean, wilson
+from fluoroscope.scores.projection import tsne
 from fluoroscope.scores.rdlv import mean_rdlv, rdlv
-from fluoroscope.studies.identified import identified, identified_by_chance
+from fluoroscope.studies.identified import embedded, identified, identified_by_chance
 from fluoroscope.studies.p1_federation import Trained
 from fluoroscope.types import PrivateBatch
 
 FEW = 4
 """Images of a client in whose place other patients can stand; a larger one is attacked as it is."""
 SHOWN = 6
+OTHERS = 60
+"""Other clients' images on the map."""
 
 
 @dataclass(frozen=True)
@@ -104,13 +108,30 @@ class Reconstruction(AuditCell):
                 "reconstruction": found[: len(shown)].clamp(0, 1),
                 "prior": prior,
             },
-            notes={"scores": scores, "gallery": gallery, "stand_ins": stand_ins},
+            notes={
+                "scores": scores,
+                "curves": _map(task, originals, found, generator(bench.seed, "audit", "t-sne")),
+                "gallery": gallery,
+                "stand_ins": stand_ins,
+            },
         )
 
     def _stand_ins(self, federation: Trained, each: int) -> list[PrivateBatch]:
         """As many as there are patients for, of the test set: the model has not seen them."""
         test = {federation.task.images.batch.patients[i] for i in federation.task.partition.test}
         return federation.held_out(max(1, min(self.victims, len(test) // each)), each, burn_in=False)
+
+
+def _map(task: Task, originals: Tensor, found: Tensor, rng: torch.Generator) -> dict[str, Any]:
+    """Who lies next to whom (P1 fig. 10): other clients' images, the originals, and what was made of them."""
+    others = [i for split in task.clients for i in split.train][:OTHERS]
+    groups = {"others": task.images.batch.images[others], "originals": originals, "reconstructions": found.clamp(0, 1)}
+    points = tsne(embedded(torch.cat(list(groups.values()))), rng)
+    parts = torch.split(points, [len(group) for group in groups.values()])
+    return {
+        f"tsne {name}": curve(part[:, 0].tolist(), part[:, 1].tolist(), "t-SNE 1", "t-SNE 2")
+        for name, part in zip(groups, parts, strict=True)
+    }
 
 
 def _whose(client: str, stand_ins: bool) -> str:
