@@ -95,4 +95,5 @@ def _round(task: Task, client: str, guard: bool, seed: int) -> Outcome:
     (victim,) = chosen_victims(task, [client])
     split = task.clients[victim]
     steady = (split.batch_size or task.plan.training.batch_size) < len(split.train)
-    return plunder(task, Malice((victim,), 1, None, Peeling(), "secagg+", steady), guard, seed)
+    neurons = max(16, 2 * len(split.train))  # three features need some even for a single image
+    return plunder(task, Malice((victim,), 1, neurons, Peeling(), "secagg+", steady), guard, seed)

@@ -30,7 +30,7 @@ class Utility(AuditCell):
         )  # P1: the best model by the clients' validation is the one that is used
         rounds = [r for r in store.rounds() if r]
         accuracy = [store.manifest(r).validation_accuracy for r in rounds]
-        curves = {"accuracy": curve(rounds, accuracy, "round", "accuracy on the clients' validation images")}
+        curves = {"accuracy": curve(rounds, accuracy, "round", "validation accuracy")}
         scores = {}
         if tested:
             right = wilson(round(tested["accuracy"] * tested["images"]), tested["images"])

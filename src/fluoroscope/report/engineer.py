@@ -31,7 +31,7 @@ def engineer(view: View, with_timing: bool) -> list[Section]:
                  "crafted-model"),
         _guard(view),
         _over_rounds(view),
-        _attacks(view, "Client inference", "Whether an update tells which client sent it.", "client-inference"),
+        _attacks(view, "Client inference", "Whether a hospital can tell that another takes part.", "client-inference"),
         _attacks(view, "Membership and source", "Whether the model tells that an image was trained on, and by whom.",
                  "membership", "source"),
         _tsne(view),
