@@ -1,8 +1,9 @@
 """What the cells of an audit have in common: a federation under a setting."""
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 from fluoroscope.cells import Bench, Result
 from fluoroscope.federation.plan import Plan
@@ -11,7 +12,7 @@ from fluoroscope.federation.store import RecordStore
 
 
 @dataclass(frozen=True)
-class AuditCell:
+class AuditCell(ABC):
     """One thing to try. Its result's notes are its part of the findings: scores, curves, gallery, verdicts."""
 
     kind: ClassVar[str]
@@ -33,15 +34,13 @@ class AuditCell:
     def attack(self) -> object:
         return None
 
-    def on(self, data: str) -> Self:
-        raise NotImplementedError("an audit has its images from its plan.")
-
     @property
+    @abstractmethod
     def settings(self) -> dict[str, Any]:
-        raise NotImplementedError
+        """What tells it from others of its kind and label."""
 
-    def run(self, bench: Bench) -> Result:
-        raise NotImplementedError
+    @abstractmethod
+    def run(self, bench: Bench) -> Result: ...
 
     @property
     def id(self) -> str:

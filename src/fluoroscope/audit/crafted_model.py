@@ -15,10 +15,9 @@ SHOWN = 6
 
 
 @dataclass(frozen=True)
-class CraftedModel(AuditCell):
-    """One round of P2's attack through Flower's SecAgg+."""
+class _CraftedRound(AuditCell):
+    """A round with a crafted model."""
 
-    kind: ClassVar[str] = "crafted-model"
     threat: ClassVar[str | None] = "malicious-server"
     client: str = "client-1"
     steps: int = 1
@@ -27,6 +26,13 @@ class CraftedModel(AuditCell):
     @property
     def settings(self) -> dict[str, Any]:
         return {"attack": "medileak", "client": self.client, "aggregation": "secagg+", "steps": self.steps}
+
+
+@dataclass(frozen=True)
+class CraftedModel(_CraftedRound):
+    """One round of P2's attack through Flower's SecAgg+."""
+
+    kind: ClassVar[str] = "crafted-model"
 
     def run(self, bench: Bench) -> Result:
         task = load_task(self.federation)
@@ -56,18 +62,10 @@ class CraftedModel(AuditCell):
 
 
 @dataclass(frozen=True)
-class Guard(AuditCell):
+class Guard(_CraftedRound):
     """The same round, in which every client looks at the model first."""
 
     kind: ClassVar[str] = "guard"
-    threat: ClassVar[str | None] = "malicious-server"
-    client: str = "client-1"
-    steps: int = 1
-    """That the victim takes in a round."""
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        return {"attack": "medileak", "client": self.client, "steps": self.steps}
 
     def run(self, bench: Bench) -> Result:
         task = load_task(self.federation)

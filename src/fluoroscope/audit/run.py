@@ -14,7 +14,8 @@ from fluoroscope.audit.plan import AuditPlan
 from fluoroscope.audit.schedule import Forecast, cells_of, forecast
 from fluoroscope.cells import LOCAL, CellStore, Engine, key, run_cells
 from fluoroscope.cells.local import cores
-from fluoroscope.report.findings import Audit, read_findings
+from fluoroscope.report.findings import Audit
+from fluoroscope.report.reading import read_findings
 from fluoroscope.whole_files import write_text
 
 OnProgress = Callable[[float, int, str], None]

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 from torch import Tensor
 
@@ -50,10 +50,6 @@ class Cell(Protocol):
     @property
     def settings(self) -> dict[str, Any]:
         """The columns of its row."""
-        ...
-
-    def on(self, data: str) -> Self:
-        """The same on other images."""
         ...
 
     def run(self, bench: Bench) -> Result: ...

@@ -25,7 +25,7 @@ def add_to(app: typer.Typer) -> None:
     ) -> None:
         """Put two audits side by side: each score in both, and whether its intervals overlap."""
         from fluoroscope.report.comparison import compare as compared
-        from fluoroscope.report.findings import read_findings
+        from fluoroscope.report.reading import read_findings
 
         found = compared(read_findings(before), read_findings(after))
         if as_json:

@@ -1,7 +1,7 @@
 """Sgd and Adam as one rule that works in place for clients and out of place for attackers.
 
 An attacker differentiates through the client's steps, so the update must exist as a graph; a client
-must not pay for that. Both run these lines; tests hold them against torch.optim.
+must not pay for that. Tests hold both ways against torch.optim.
 """
 
 from dataclasses import dataclass, field

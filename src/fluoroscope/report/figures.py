@@ -49,6 +49,8 @@ class Panel:
     joined: bool = True
     """Whether a line joins the points of a series."""
     y_range: tuple[float, float] | None = None
+    whole_x: bool = False
+    """Whether only whole numbers stand on the x-axis, such as rounds."""
     ticks: Sequence[str] = ()
     """Names of the places 1, 2, ... on an x-axis without numbers."""
 
@@ -132,7 +134,7 @@ def panels(title: str, drawn: Sequence[Panel]) -> Figure:
 
 def bars(title: str, drawn: Sequence[Bar], y_label: str, beside: str | None = None) -> Figure:
     """A bar for each value with its interval; what it is compared with stands on it as a black mark."""
-    figure = Figure(figsize=(max(5.0, 0.55 * len(drawn) + 2), 4.6), layout="constrained")
+    figure = Figure(figsize=(max(6.8, 0.55 * len(drawn) + 2), 4.6), layout="constrained")
     figure.suptitle(title, fontsize=10, wrap=True)
     axes = figure.subplots()
     places = range(len(drawn))
@@ -231,6 +233,8 @@ def draw_panel(axes: Axes, panel: Panel, styles: dict[str, int]) -> None:
         axes.set_yscale("log")
     if panel.y_range:
         axes.set_ylim(*panel.y_range)
+    if panel.whole_x:
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     if panel.ticks:
         axes.set_xticks(range(1, len(panel.ticks) + 1), panel.ticks, fontsize=8)
     _plain(axes)

@@ -43,13 +43,14 @@ def by_round(title: str, rows: Rows) -> Figure:
     for strategy in dict.fromkeys(row["strategy"] for row in rows if not row.failed):
         chosen = [row for row in rows if row["strategy"] == strategy and not row.failed]
         series = {row["privacy"]: _band(row, "round", "accuracy") for row in chosen}
-        drawn.append(Panel(strategy, "round", "accuracy, mean and range over seeds", series, y_range=(0, 1)))
+        label = "accuracy, mean and range over seeds"
+        drawn.append(Panel(strategy, "round", label, series, y_range=(0, 1), whole_x=True))
     apart = {
         f"{row['privacy']}, {row['strategy']}": _band(row, "round", "distance")
         for row in rows
         if not row.failed and row["privacy"] == "metric-privacy"
     }
-    drawn.append(Panel("distance d under metric privacy", "round", "d", apart))
+    drawn.append(Panel("distance d under metric privacy", "round", "d", apart, whole_x=True))
     return panels(title, drawn)
 
 
@@ -59,8 +60,8 @@ def by_threshold(title: str, rows: Rows) -> Figure:
     for strategy in dict.fromkeys(row["strategy"] for row in rows if not row.failed):
         chosen = [row for row in rows if row["strategy"] == strategy and not row.failed]
         series = {row["privacy"]: _band(row, "false_positive_rate", "true_positive_rate") for row in chosen}
-        areas = ", ".join(f"{_number(row['auc']):.2f}" for row in chosen)
-        drawn.append(Panel(f"{strategy}: AUC {areas}", "false-positive rate", "true-positive rate", series))
+        areas = ", ".join(f"{row['privacy']} {_number(row['auc']):.2f}" for row in chosen)
+        drawn.append(Panel(f"{strategy}, AUC: {areas}", "false-positive rate", "true-positive rate", series))
     return panels(title, drawn)
 
 
@@ -79,7 +80,7 @@ def differences(title: str, rows: Rows) -> Figure:
             for row in rows
             if not row.failed
         ],
-        "(target - aggregated) / target, %; bars: standard deviation over seeds",
+        "difference of the losses, % (with std over seeds)",
         "P3",
     )
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Protocol, Self
 
 from matplotlib.figure import Figure
 
@@ -12,6 +12,14 @@ from fluoroscope.registry import Registry
 Size = Literal["small", "paper"]
 """Minutes on two cores, or the paper's scale."""
 Settings = Mapping[str, Any]
+
+
+class StudyCell(Cell, Protocol):
+    """A cell that can be asked about a user's own images."""
+
+    def on(self, data: str) -> Self:
+        """The same on other images."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +50,7 @@ class Study:
     title: str
     claim: str
     """What the paper says, in a sentence or two."""
-    cells: Mapping[Size, Sequence[Cell]]
+    cells: Mapping[Size, Sequence[StudyCell]]
     draw: Callable[[str, Rows], Figure]
     """(title, rows) to the figure."""
     paper: Callable[[Settings], Mapping[str, Any] | None] = lambda settings: None
@@ -52,7 +60,7 @@ class Study:
     parallel: bool = False
     """Whether its cells run side by side, each on one thread. Not where they are timed."""
 
-    def grid(self, size: Size, data: str | None) -> list[Cell]:
+    def grid(self, size: Size, data: str | None) -> list[StudyCell]:
         """The cells of a size, on a user's data where it is given; none twice."""
         cells = self.cells[size]
         return list(dict.fromkeys(cells if data is None else [cell.on(data) for cell in cells]))

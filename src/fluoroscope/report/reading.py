@@ -1,0 +1,54 @@
+"""An audit's folder, read back: findings.json and timing.json, each problem named with its file and key."""
+
+import json
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from fluoroscope.errors import BadInput
+from fluoroscope.report.consistency import at_odds
+from fluoroscope.report.findings import FORMAT, Audit, Findings, Timing
+
+M = TypeVar("M", bound=BaseModel)
+
+
+def read_findings(folder: Path) -> Audit:
+    """The audit in a folder; a file that is missing, damaged or at odds with itself is named with its key."""
+    path = folder / "findings.json"
+    document = _json(path, f"{folder} holds no audit. `fluoroscope audit PLAN --out {folder}` writes one.")
+    findings = _checked(Findings, document, path)
+    for problem in at_odds(findings, document):
+        raise BadInput(f"{path}: {problem}.")
+    times = folder / "timing.json"
+    timing = _checked(Timing, _json(times, ""), times) if times.exists() else None
+    return Audit(folder, findings, document, timing)
+
+
+def _json(path: Path, missing: str) -> dict[str, Any]:
+    if not path.is_file():
+        raise BadInput(f"{path} is missing: {missing}")
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, OSError, RecursionError) as problem:  # a UnicodeDecodeError is a ValueError
+        raise BadInput(
+            f"{path} cannot be read as JSON ({problem}). Write it again with `fluoroscope audit`."
+        ) from problem
+    if not isinstance(document, dict):
+        raise BadInput(f"{path} holds a {type(document).__name__}, not an object with keys.")
+    return document
+
+
+def _checked(model: type[M], document: dict[str, Any], path: Path) -> M:
+    if model is Findings and document.get("format") != FORMAT:
+        seen = document.get("format")
+        raise BadInput(
+            f"{path}: format: this version reads format {FORMAT}, not {seen!r}. Run the audit again with it."
+        )
+    try:
+        return model.model_validate(document)
+    except ValidationError as problem:
+        first = problem.errors()[0]
+        key = ".".join(map(str, first["loc"]))
+        seen = "" if first["type"] == "missing" else f", not {str(first['input'])[:60]!r}"
+        raise BadInput(f"{path}: {key}: {first['msg']}{seen}.") from problem
