@@ -13,13 +13,13 @@ import torch
 from skimage.metrics import structural_similarity
 from torch import Tensor, nn
 
-from fluoroscope.adversary import THREATS
 from fluoroscope.attacks import ATTACKS
-from fluoroscope.attacks.inversion.descent import Evaluate
-from fluoroscope.attacks.inversion.engine import Budget
-from fluoroscope.attacks.inversion.lbfgs import BatchedLbfgs, LbfgsState
+from fluoroscope.attacks.common.descent import Evaluate
+from fluoroscope.attacks.common.engine import Budget
+from fluoroscope.attacks.common.lbfgs import BatchedLbfgs, LbfgsState
 from fluoroscope.data import Request, load
 from fluoroscope.models import build
+from fluoroscope.threat_models import THREATS
 from fluoroscope.types import Architecture, LocalTraining, Observation, Sgd
 
 IMAGES, ITERATIONS = 100, 100

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from fluoroscope.attacks.inversion.pullback import (
+from fluoroscope.attacks.gradient_inversion.pullback import (
     AutogradPullback,
     Pullback,
     Statistics,

@@ -1,5 +1,5 @@
 """fluoroscope measures what a medical federation leaks, and what stops it."""
 
-from fluoroscope.machine import settle
+from fluoroscope.process_tuning import settle
 
 settle()

@@ -3,7 +3,7 @@
 import pytest
 
 from fluoroscope.audit.verdicts import Verdicts
-from fluoroscope.report.findings import Text
+from fluoroscope.findings import Text
 from fluoroscope.report.traced import plain
 
 from .conftest import plan_of

@@ -21,7 +21,8 @@ ROOT = Path(__file__).parents[2]
 PROGRAM = """
 import sys
 from pathlib import Path
-from fluoroscope.cells import engine_of, run_cells
+from fluoroscope.cells import engine_of
+from fluoroscope.cells import run_cells
 from tests.cells.counted import Counted
 cells = [Counted(int(number), does) for number, _, does in (word.partition(":") for word in sys.argv[3:])]
 run_cells(cells, 0, Path(sys.argv[1]), engine_of(sys.argv[2]))

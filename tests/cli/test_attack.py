@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 from safetensors.torch import load_file
 
-from fluoroscope.attacks.inversion.checkpoint import FileKeeper
+from fluoroscope.attacks.common.checkpoint import FileKeeper
 from tests.cli.test_cli import fluoroscope
 
 PLAN = """

@@ -7,15 +7,15 @@ from dataclasses import replace
 import pytest
 import torch
 
-from fluoroscope.adversary import THREATS, observe
 from fluoroscope.attacks import ATTACKS
-from fluoroscope.attacks.inversion.attack import Inversion
-from fluoroscope.attacks.inversion.engine import Budget
-from fluoroscope.attacks.span import Span
+from fluoroscope.attacks.closed_form.span import Span
+from fluoroscope.attacks.common.engine import Budget
+from fluoroscope.attacks.gradient_inversion.attack import Inversion
 from fluoroscope.data import Request, load
 from fluoroscope.errors import Unsupported
 from fluoroscope.federation.local_training import local_training
 from fluoroscope.models import build
+from fluoroscope.threat_models import THREATS, observe
 from fluoroscope.types import Architecture, Capability, LocalTraining, PrivateBatch, Sgd, UpdateRecord
 
 WITHOUT_BATCHNORM = {"r-gap", "dlg", "idlg", "sapag", "ag-tg", "ag-unif", "eucl-tg", "eucl-unif"}

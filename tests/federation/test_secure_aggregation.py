@@ -9,7 +9,7 @@ import torch
 from flwr.compat.common.recorddict_compat import recorddict_to_fitins
 from scipy.stats import chisquare
 
-from fluoroscope.attacks.crafted import MediLeak, Peeling
+from fluoroscope.attacks.imprint import MediLeak, Peeling
 from fluoroscope.data import Request, load
 from fluoroscope.errors import Misconfigured, Refused, Unsupported
 from fluoroscope.federation.local_training import local_training

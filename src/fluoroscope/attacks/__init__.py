@@ -1,7 +1,7 @@
 """Attacks: from an Observation to a guess. None of them can reach the truth."""
 
-from fluoroscope.attacks import span as _span
-from fluoroscope.attacks.inversion import named as _named
+from fluoroscope.attacks.closed_form import span as _span
+from fluoroscope.attacks.gradient_inversion import named as _named
 from fluoroscope.attacks.registry import ATTACKS, Attack
 
 __all__ = ["ATTACKS", "Attack"]

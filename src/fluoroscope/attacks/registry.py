@@ -5,7 +5,7 @@ from typing import Protocol
 
 import torch
 
-from fluoroscope.attacks.inversion.checkpoint import Checkpoint
+from fluoroscope.attacks.common.checkpoint import Checkpoint
 from fluoroscope.registry import Registry
 from fluoroscope.types import Capability, Observation, Reconstruction
 

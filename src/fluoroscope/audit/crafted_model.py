@@ -3,13 +3,13 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from fluoroscope.attacks.crafted import Peeling
+from fluoroscope.attacks.imprint import Peeling
 from fluoroscope.audit.cell import AuditCell
 from fluoroscope.audit.scored import score
 from fluoroscope.cells import Bench, Result
 from fluoroscope.federation.task import Task, load_task
+from fluoroscope.scenarios.malicious_server import Malice, Outcome, chosen_victims, participants, plunder
 from fluoroscope.scores.intervals import wilson
-from fluoroscope.studies.malicious_federation import Malice, Outcome, chosen_victims, participants, plunder
 
 SHOWN = 6
 

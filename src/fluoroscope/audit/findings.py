@@ -9,11 +9,11 @@ from torch import Tensor
 
 from fluoroscope.audit.cell import AuditCell
 from fluoroscope.audit.plan import AuditPlan
-from fluoroscope.audit.threats import THREATS_IN_WORDS
 from fluoroscope.audit.verdicts import Verdicts
 from fluoroscope.cells import Outcome
 from fluoroscope.federation.server import versions
-from fluoroscope.report.findings import FORMAT
+from fluoroscope.findings import FORMAT
+from fluoroscope.threat_models.words import THREATS_IN_WORDS
 
 
 def assembled(

@@ -13,8 +13,8 @@ from fluoroscope.federation.plan import Plan
 from fluoroscope.federation.task import load_task
 from fluoroscope.federation.views import round_view
 from fluoroscope.rng import generator
+from fluoroscope.scenarios.shadow_set import Shadow, shadow_set
 from fluoroscope.scores.roc import roc
-from fluoroscope.studies.shadow import Shadow, shadow_set
 
 
 @dataclass(frozen=True)

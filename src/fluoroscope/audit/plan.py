@@ -10,8 +10,8 @@ from fluoroscope.errors import Misconfigured
 from fluoroscope.federation.plan import DefencePlan, Plan, Section, read_plan_as
 from fluoroscope.federation.settings import defended
 from fluoroscope.federation.task import Task, load_task
-from fluoroscope.report.findings import NO_DEFENCE
-from fluoroscope.studies.shadow import Shadow
+from fluoroscope.findings import NO_DEFENCE
+from fluoroscope.scenarios.shadow_set import Shadow
 from fluoroscope.types import ClientSplit
 
 Threat = Literal["curious-server", "malicious-server", "curious-client"]

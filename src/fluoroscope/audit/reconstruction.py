@@ -6,21 +6,21 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from fluoroscope.adversary import THREATS, observe
 from fluoroscope.attacks import ATTACKS, Attack
-from fluoroscope.attacks.inversion.checkpoint import Checkpoint
-from fluoroscope.attacks.inversion.condensed import guessable
+from fluoroscope.attacks.common.checkpoint import Checkpoint
+from fluoroscope.attacks.gradient_inversion.single_step import guessable
 from fluoroscope.audit.cell import AuditCell, trained
 from fluoroscope.audit.scored import curve, score
 from fluoroscope.cells import Bench, Result
 from fluoroscope.errors import Unsupported
 from fluoroscope.federation.task import Task, load_task
 from fluoroscope.rng import generator
+from fluoroscope.scenarios.identifiability import embedded, identified, identified_by_chance
 from fluoroscope.scores.intervals import bootstrap_mean, wilson
 from fluoroscope.scores.projection import tsne
 from fluoroscope.scores.rdlv import mean_rdlv, rdlv
-from fluoroscope.studies.identified import embedded, identified, identified_by_chance
-from fluoroscope.studies.p1_federation import Trained
+from fluoroscope.studies.p1.federation import Trained
+from fluoroscope.threat_models import THREATS, observe
 from fluoroscope.types import PrivateBatch
 
 FEW = 4

@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from fluoroscope import strict_json
+from fluoroscope.atomic_write import write_text
 from fluoroscope.audit.cell import AuditCell
 from fluoroscope.audit.findings import assembled
 from fluoroscope.audit.plan import AuditPlan
 from fluoroscope.audit.schedule import Forecast, cells_of, forecast
 from fluoroscope.cells import LOCAL, CellStore, Engine, key, run_cells
 from fluoroscope.cells.local import cores
-from fluoroscope.report.findings import Audit
+from fluoroscope.findings import Audit
 from fluoroscope.report.reading import read_findings
-from fluoroscope.whole_files import write_text
 
 OnProgress = Callable[[float, int, str], None]
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import torch
 
-from fluoroscope.attacks.inversion.attack import Inversion
-from fluoroscope.attacks.span import Span
+from fluoroscope.attacks.closed_form.span import Span
+from fluoroscope.attacks.gradient_inversion.attack import Inversion
 from fluoroscope.audit.cell import AuditCell
 from fluoroscope.audit.crafted_model import CraftedModel, Guard
 from fluoroscope.audit.participation import Participation
@@ -17,7 +17,7 @@ from fluoroscope.audit.utility import Utility
 from fluoroscope.errors import Misconfigured
 from fluoroscope.federation.local_training import local_training
 from fluoroscope.federation.task import Task, load_task
-from fluoroscope.report.findings import NO_DEFENCE
+from fluoroscope.findings import NO_DEFENCE
 from fluoroscope.rng import generator
 
 _START = 2.0

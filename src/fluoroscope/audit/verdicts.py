@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fluoroscope.audit.plan import AuditPlan
-from fluoroscope.report.findings import GUARD, NO_DEFENCE
+from fluoroscope.findings import GUARD, NO_DEFENCE
 from fluoroscope.report.pointer import pointer
 
 Finding = dict[str, Any]

@@ -8,12 +8,12 @@ from typing import Any
 
 from fluoroscope import strict_json
 from fluoroscope.attacks import Attack
-from fluoroscope.attacks.inversion.digest import digest
 from fluoroscope.calibration.knobs import OTHERS, knob_of
 from fluoroscope.calibration.leak import Evidence, Leak, evidence_of, leak
 from fluoroscope.calibration.search import Knob, weakest_safe
 from fluoroscope.calibration.target import Target
 from fluoroscope.defences import Chain
+from fluoroscope.digest import digest
 from fluoroscope.errors import BadInput
 from fluoroscope.federation.plan import DefencePlan, Plan, parse_plan, read_plan
 from fluoroscope.federation.privacy import claimed

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fluoroscope.adversary import THREATS, observe
 from fluoroscope.attacks import Attack
 from fluoroscope.defences import Chain
 from fluoroscope.errors import BadInput, Unsupported
@@ -16,6 +15,7 @@ from fluoroscope.federation.task import Task
 from fluoroscope.rng import generator
 from fluoroscope.scores.intervals import Interval, bootstrap_mean
 from fluoroscope.scores.rdlv import mean_rdlv, rdlv
+from fluoroscope.threat_models import THREATS, observe
 from fluoroscope.types import PrivateBatch, UpdateRecord
 
 

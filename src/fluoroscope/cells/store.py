@@ -15,10 +15,10 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from fluoroscope import strict_json
-from fluoroscope.attacks.inversion.digest import digest
+from fluoroscope.atomic_write import write_tensors, write_text
 from fluoroscope.cells.cell import Cell, Result
+from fluoroscope.digest import digest
 from fluoroscope.errors import BadInput
-from fluoroscope.whole_files import write_tensors, write_text
 
 
 def key(cell: Cell, seed: int) -> str:

@@ -13,7 +13,7 @@ from fluoroscope.errors import Misconfigured
 from fluoroscope.types import Capability
 
 if TYPE_CHECKING:
-    from fluoroscope.studies.recorded import Attacked
+    from fluoroscope.scenarios.recorded_update import Attacked
 
 Out = Annotated[
     Path | None, typer.Option("--out", help="Where to write; RECORDS/attacks/... unless told. A killed attack goes on.")
@@ -51,7 +51,7 @@ def add_to(app: typer.Typer) -> None:
         # torch takes seconds to import: `--help` should not wait for it.
         from fluoroscope.attacks import ATTACKS
         from fluoroscope.cli.dotted import changed
-        from fluoroscope.studies.recorded import attack_record, gather, write_attacked
+        from fluoroscope.scenarios.recorded_update import attack_record, gather, write_attacked
 
         options.use(device, threads)
         chosen = changed(ATTACKS.get(name), options.parsed(settings or []), name)

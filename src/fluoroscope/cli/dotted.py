@@ -7,8 +7,8 @@ from typing import Any, TypeVar, get_type_hints
 
 from pydantic import ConfigDict, PydanticSchemaGenerationError, TypeAdapter, ValidationError
 
-from fluoroscope.attacks.inversion.distances import DISTANCES, Distance
-from fluoroscope.attacks.inversion.initialisation import INITIALISATIONS, Initialisation
+from fluoroscope.attacks.common.initialisation import INITIALISATIONS, Initialisation
+from fluoroscope.attacks.gradient_inversion.distances import DISTANCES, Distance
 from fluoroscope.errors import Misconfigured
 from fluoroscope.registry import Registry
 

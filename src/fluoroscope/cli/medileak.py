@@ -41,10 +41,10 @@ def add_to(app: typer.Typer) -> None:
 
         With --guard the clients refuse such models: exit code 3, and nothing leaks.
         """
-        from fluoroscope.attacks.crafted import Adjacent, Peeling
+        from fluoroscope.attacks.imprint import Adjacent, Peeling
         from fluoroscope.federation.plan import read_plan
         from fluoroscope.federation.task import load_task
-        from fluoroscope.studies.malicious_federation import Malice, chosen_victims, plunder, row, write_outcome
+        from fluoroscope.scenarios.malicious_server import Malice, chosen_victims, plunder, row, write_outcome
 
         options.use("cpu", threads)
         for what, value, known in (("decoder", decoder, DECODERS), ("aggregation", aggregation, tuple(SUMS))):

@@ -26,9 +26,9 @@ from safetensors.torch import load
 from torch import Tensor
 
 from fluoroscope import strict_json
+from fluoroscope.atomic_write import sync, write_tensors, write_text
 from fluoroscope.errors import BadInput
 from fluoroscope.types import Architecture, LocalTraining, PrivacyClaim, State, UpdateRecord
-from fluoroscope.whole_files import sync, write_tensors, write_text
 
 FORMAT = 1
 _OURS = {"rounds", "run.json", ".run.json.part"}

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from markupsafe import Markup
 
+from fluoroscope.findings import Audit
 from fluoroscope.report.engineer import engineer, scores_meant
-from fluoroscope.report.findings import Audit
 from fluoroscope.report.officer import officer
 from fluoroscope.report.page import resource, template
 from fluoroscope.report.reading import read_findings

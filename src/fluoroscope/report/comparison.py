@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from fluoroscope.report.findings import Audit, Cell, Score
+from fluoroscope.findings import Audit, Cell, Score
 from fluoroscope.report.pointer import pointer
 
 _NAMED_BY = ("client", "attack", "round")

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from string import Formatter
 from typing import Any
 
-from fluoroscope.report.findings import GUARD, NO_DEFENCE, Findings, Text
+from fluoroscope.findings import GUARD, NO_DEFENCE, Findings, Text
 from fluoroscope.report.pointer import resolve
 
 

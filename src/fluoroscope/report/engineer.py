@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
+from fluoroscope.findings import Kind, Shown, Timing
 from fluoroscope.report import audit_figures as figures
 from fluoroscope.report.embedded import data_uri
-from fluoroscope.report.findings import Kind, Shown, Timing
 from fluoroscope.report.metrics import KINDS, LEAKS, metric
 from fluoroscope.report.officer import claim
 from fluoroscope.report.page import Section, Table

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from fluoroscope.errors import Misconfigured
-from fluoroscope.report.findings import NO_DEFENCE, Audit, Cell, Findings, Kind
+from fluoroscope.findings import NO_DEFENCE, Audit, Cell, Findings, Kind
 from fluoroscope.report.pointer import pointer
 
 MEASURED_BY: dict[str, tuple[Kind, ...]] = {

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from fluoroscope.report.findings import Kind
+from fluoroscope.findings import Kind
 
 
 @dataclass(frozen=True)

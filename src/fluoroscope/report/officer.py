@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from fluoroscope.report.findings import Threat
+from fluoroscope.findings import Threat
 from fluoroscope.report.metrics import KINDS
 from fluoroscope.report.pointer import pointer
 from fluoroscope.report.view import View

@@ -5,7 +5,7 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-from fluoroscope.report.findings import Score, Text
+from fluoroscope.findings import Score, Text
 from fluoroscope.report.metrics import metric
 from fluoroscope.report.pointer import pointer, resolve
 

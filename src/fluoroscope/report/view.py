@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
-from fluoroscope.report.findings import Audit, Cell, Kind, Score
+from fluoroscope.findings import Audit, Cell, Kind, Score
 from fluoroscope.report.pointer import pointer
 from fluoroscope.report.traced import NOTHING, Traced
 

@@ -1,12 +1,12 @@
 """The papers' tables and figures as declarations. Importing this package enters them all."""
 
-from fluoroscope.studies import frontier as _frontier
-from fluoroscope.studies import p1_defence_studies as _p1_defence
-from fluoroscope.studies import p1_studies as _p1
-from fluoroscope.studies import p2_studies as _p2
-from fluoroscope.studies import p3_membership_studies as _p3_membership
-from fluoroscope.studies import p3_studies as _p3
-from fluoroscope.studies import p4_studies as _p4
+from fluoroscope.studies.frontier import studies as _frontier
+from fluoroscope.studies.p1 import defence_studies as _p1_defence
+from fluoroscope.studies.p1 import studies as _p1
+from fluoroscope.studies.p2 import studies as _p2
+from fluoroscope.studies.p3 import membership_studies as _p3_membership
+from fluoroscope.studies.p3 import studies as _p3
+from fluoroscope.studies.p4 import studies as _p4
 from fluoroscope.studies.study import STUDIES, Study
 
 __all__ = ["STUDIES", "Study"]

@@ -1,0 +1,1 @@
+"""Attacks that solve equations where others search."""

@@ -1,0 +1,156 @@
+"""The client that the attacker simulates: its network, normalised as it was, and the features that its update shows."""
+
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from fluoroscope.attacks.closed_form.span.chain import Affine, before
+from fluoroscope.attacks.closed_form.span.feature_maps import feature_maps
+from fluoroscope.attacks.closed_form.span.layers import Layer, layers
+from fluoroscope.attacks.closed_form.span.row_space import row_space
+from fluoroscope.attacks.closed_form.span.target import Target
+from fluoroscope.attacks.closed_form.span.unmixing import unmix
+from fluoroscope.attacks.common.batch_statistics import recovered, values_a_channel
+from fluoroscope.attacks.gradient_inversion.pullback import Statistics
+from fluoroscope.errors import Unsupported
+from fluoroscope.federation.local_training import client_mode
+from fluoroscope.models import build
+from fluoroscope.types import LocalTraining, Observation, Sgd
+
+REMEDY = "Use an optimisation attack, such as epochwise or inverting-gradients."
+
+
+class ShowsNothing(Exception):
+    """No layer of an update shows its images' features."""
+
+
+class Client:
+    """One observation of one epoch of SGD."""
+
+    def __init__(self, observation: Observation) -> None:
+        architecture, training = observation.architecture, observation.training
+        assert architecture is not None
+        assert training is not None
+        assert observation.update is not None
+        _check(training)
+        self.shape = (architecture.channels, architecture.size, architecture.size)
+        self._training, self._update = training, observation.update
+        self._model = client_mode(build(architecture), training).requires_grad_(False)
+        self._state = {**(observation.state_before or {}), **(observation.buffers_before or {})}
+        self._layers = layers(self._model, self._state, torch.rand((2, *self.shape), generator=torch.Generator()))
+        self._statistics = _statistics(observation, self._model, self.shape)
+        # What the buffers say of one step is exact. Else an image that is a batch of its own is normalised by itself.
+        self._alone = min(training.batch_size, training.images) == 1 and (training.steps > 1 or not self._statistics)
+        if not self._alone:
+            self._model.eval()
+            for name, found in self._statistics.items():
+                self._state[f"{name}.running_mean"], self._state[f"{name}.running_var"] = found
+
+    def features(self, images: Tensor, layer: str) -> tuple[Tensor, Tensor]:
+        """What the convolution `layer` is given for each of these images, and how far their batch's statistics are off.
+
+        Nothing beyond the layer is computed. Statistics that were withheld, or of which the update shows a mixture of
+        several steps only, do not count.
+        """
+        if self._alone:
+            return torch.cat([self._pass(image[None], layer)[0] for image in images]), images.new_zeros(())
+        features, measured = self._pass(images, layer)
+        if self._training.steps > 1:
+            return features, images.new_zeros(())
+        gaps = [
+            (ours - seen).norm() / seen.norm()
+            for name, found in measured.items()
+            for ours, seen in zip(found, self._statistics[name], strict=True)
+        ]
+        return features, torch.stack(gaps).mean() if gaps else images.new_zeros(())
+
+    def target(self, rng: torch.Generator) -> Target:
+        """The features of the client's images at the first convolution whose update shows them."""
+        for layer in self._layers:
+            if not (layer.slides and layer.sparse):
+                continue
+            span = self._span(layer)
+            basis = None if span is None else feature_maps(span, layer, self._training.images, rng)
+            maps = None if basis is None else unmix(basis, rng)
+            if maps is not None and len(maps):
+                return self._further(layer, maps)
+        raise ShowsNothing(
+            f"this update of {self._training.images} images shows no layer's features: either it is noised, or every "
+            f"convolution behind a ReLU has fewer channels than the images have positions there. {REMEDY}"
+        )
+
+    def _further(self, layer: Layer, maps: Tensor) -> Target:
+        """One convolution further towards the pixels, where that is possible."""
+        source = next((other for other in self._layers if other.name == layer.fed_by), None)
+        span = None if source is None else self._span(source)
+        known = source is not None and source.norm in self._statistics and self._training.steps == 1
+        if source is None or source.norm is None or span is None or not known:
+            return Target(layer.name, maps.float(), scaled=False)
+        norm = self._model.get_submodule(source.norm)
+        assert isinstance(norm, nn.BatchNorm2d)
+        affine = Affine(self._state[f"{source.norm}.weight"], self._state[f"{source.norm}.bias"], norm.eps)
+        weight = self._state[f"{source.name}.weight"].double()
+        earlier, _ = before(source, span, weight, affine, self._statistics[source.norm], maps.clamp_min(0))
+        return Target(source.name, earlier.float(), scaled=True)
+
+    def _span(self, layer: Layer) -> Tensor | None:
+        # BatchNorm's derivative sums to zero over a step's positions: each step spans one dimension less.
+        rank = self._training.images * layer.positions - (self._training.steps if layer.norm else 0)
+        return row_space(self._update[f"{layer.name}.weight"], rank)
+
+    def _pass(self, images: Tensor, layer: str) -> tuple[Tensor, dict[str, Statistics]]:
+        found: list[Tensor] = []
+        measured: dict[str, Statistics] = {}
+
+        def stop(module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+            found.append(inputs[0])
+            raise _Reached
+
+        def measure(name: str, module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+            var, mean = torch.var_mean(inputs[0], dim=(0, 2, 3), correction=0)
+            measured[name] = Statistics(mean, var)
+
+        handles = [self._model.get_submodule(layer).register_forward_pre_hook(stop)]
+        handles += [
+            self._model.get_submodule(name).register_forward_pre_hook(partial(measure, name))
+            for name in self._statistics
+        ]
+        buffers = {name: self._state[name].clone() for name, _ in self._model.named_buffers()}
+        try:
+            functional_call(self._model, {**self._state, **buffers}, (images,))
+        except _Reached:
+            pass
+        finally:
+            for handle in handles:
+                handle.remove()
+        return found[0], measured
+
+
+class _Reached(Exception):
+    """The pass came to the layer: the rest of the network need not run."""
+
+
+def _check(training: LocalTraining) -> None:
+    optimiser = training.optimiser
+    if training.epochs > 1 or not isinstance(optimiser, Sgd) or optimiser.weight_decay:
+        raise Unsupported(
+            "span needs one epoch of SGD without weight decay: any other update is not a sum of its images' gradients; "
+            f"this client ran {training.epochs} epochs of {optimiser}. {REMEDY}"
+        )
+    if training.batchnorm != "train":
+        raise Unsupported(f"span reads what BatchNorm in training mode leaves in an update. {REMEDY}")
+
+
+def _statistics(observation: Observation, model: nn.Module, shape: tuple[int, int, int]) -> dict[str, Statistics]:
+    """What each BatchNorm layer saw: exact for one step, the steps' weighted mean for several; empty when withheld."""
+    training, before, after = observation.training, observation.buffers_before, observation.buffers_after
+    assert training is not None
+    if before is None or after is None:
+        return {}
+    batch = min(training.batch_size, training.images)
+    counts = values_a_channel(model, torch.zeros(batch, *shape))
+    # r_T = (1-m)^T r_0 + m sum_t (1-m)^(T-t) s_t: the weights of the steps add up to 1 - (1-m)^T.
+    momentum = 1 - (1 - training.batchnorm_momentum) ** training.steps
+    return recovered(before, after, momentum, counts)

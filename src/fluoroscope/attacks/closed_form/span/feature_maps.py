@@ -1,0 +1,47 @@
+"""Feature maps all of whose patches lie in a known span."""
+
+import warnings
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.sparse.linalg import LinearOperator, lobpcg
+from torch import Tensor
+
+from fluoroscope.attacks.closed_form.span.layers import Layer
+
+ITERATIONS = 300
+TOLERANCE = 1e-7
+SPARE = 3
+"""Vectors beyond those wanted: they speed up the others and show the gap."""
+GAP = 1e3
+
+
+def feature_maps(span: Tensor, layer: Layer, count: int, rng: torch.Generator) -> Tensor | None:
+    """An orthonormal basis (count, channels, h, w) of the maps whose patches, minus their mean, lie in `span`.
+
+    Those are the maps of `count` images and their mixtures: the null space of h -> |(1 - P) (patches(h) - mean)|^2.
+    None where it is not of that size: no gap stands behind the smallest eigenvalues.
+    """
+    size = layer.shape[0] * layer.shape[1] * layer.shape[2]
+    if size < 5 * (count + SPARE):  # what LOBPCG needs
+        return None
+
+    def apply(columns: NDArray[np.float64]) -> NDArray[np.float64]:
+        maps = torch.from_numpy(np.ascontiguousarray(columns.reshape(size, -1).T)).view(-1, *layer.shape)
+        return layer.fold(outside(span, layer.patches(maps))).flatten(1).T.numpy()
+
+    start = torch.randn((size, count + SPARE), generator=rng, dtype=torch.float64).numpy()
+    operator = LinearOperator((size, size), matvec=apply, matmat=apply, dtype=np.float64)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # the spare vectors need not converge
+        values, vectors = lobpcg(operator, start, largest=False, tol=TOLERANCE, maxiter=ITERATIONS)
+    if not GAP * max(values[count - 1], 0.0) < values[count]:
+        return None
+    return torch.from_numpy(np.ascontiguousarray(vectors[:, :count].T)).view(count, *layer.shape)
+
+
+def outside(span: Tensor, patches: Tensor) -> Tensor:
+    """The part of (n, columns, positions) patches, minus each image's mean, that is not in the span. A projection."""
+    centred = patches - patches.mean(2, keepdim=True)
+    return centred - span.T @ (span @ centred)

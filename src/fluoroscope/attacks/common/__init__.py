@@ -1,0 +1,1 @@
+"""What attacks of several families share: the descent, its starts, its checkpoints, and what BatchNorm tells."""

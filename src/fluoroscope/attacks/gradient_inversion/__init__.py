@@ -1,0 +1,1 @@
+"""Gradient inversion: images whose simulated update is the one that was seen."""

@@ -1,0 +1,114 @@
+"""The client's one step as an attacker simulates it: value and exact gradient of an objective in images and labels."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from fluoroscope.attacks.common.batch_statistics import mismatch
+from fluoroscope.attacks.gradient_inversion.distances import Distance
+from fluoroscope.attacks.gradient_inversion.evidence import direction, statistics
+from fluoroscope.attacks.gradient_inversion.pullback import Statistics, StatisticsPullback, pullback_for
+from fluoroscope.attacks.gradient_inversion.regularisers import Prior
+from fluoroscope.federation.local_training import client_mode
+from fluoroscope.models import build
+from fluoroscope.threat_models.needs import require
+from fluoroscope.types import Capability, Observation
+
+
+@dataclass(frozen=True)
+class Objective:
+    """What an attack minimises: distance of the gradients, mismatch of the BatchNorm statistics, priors."""
+
+    distance: Distance | None = None
+    distance_weight: float = 1.0
+    batchnorm_weight: float = 0.0
+    """Of P1 eq. 5's sum over all layers, once for every image, as priors count."""
+    priors: tuple[Prior, ...] = field(default=())
+    steps: Literal["unrolled", "interpolated", "merged"] = "unrolled"
+    """A round that is not one step of SGD: step by step, each between the two states, or all images as one step."""
+
+    @property
+    def compares_both(self) -> bool:
+        return self.distance is not None and self.batchnorm_weight > 0
+
+    @property
+    def needs(self) -> frozenset[Capability]:
+        known = {Capability.ARCHITECTURE, Capability.TRAINING, Capability.GLOBAL_STATE}
+        known |= {Capability.UPDATE} if self.distance else set()
+        # Statistics that were withheld (FedBN) leave the other term; alone, there would be nothing.
+        known |= {Capability.BUFFERS} if self.batchnorm_weight and not self.distance else set()
+        return frozenset(known)
+
+
+class OneStep:
+    """One observation of one SGD step, with what of it the objective compares.
+
+    Of any other round it is an approximation, P1's: all images are one batch, whose gradient is compared with the mean
+    direction of the steps, and whose statistics with the one estimate that the buffers give.
+    """
+
+    def __init__(self, observation: Observation, objective: Objective) -> None:
+        require("this objective", observation, objective.needs)
+        architecture, training = observation.architecture, observation.training
+        assert architecture is not None
+        assert training is not None
+        self.objective = objective
+        self.shape = (training.images, architecture.channels, architecture.size, architecture.size)
+        self.classes = architecture.classes
+        self.model = client_mode(build(architecture), training)
+        self.state = {**(observation.state_before or {}), **(observation.buffers_before or {})}
+        self.seen = direction(observation, self.model) if objective.distance else {}
+        self.statistics: dict[str, Statistics] = {}
+        if objective.batchnorm_weight:
+            self.statistics = statistics(observation, self.model, alone=objective.distance is None)
+        self._whole = pullback_for(self.model) if objective.distance else None
+        self._only_statistics = StatisticsPullback(self.model)
+
+    def evaluate(self, images: Tensor, logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The objective, and its gradients with respect to the images and to the logits of the soft labels."""
+        if self._whole is None:
+            value, pulled, label_gradient = self._statistics_alone(images, logits)
+        else:
+            value, pulled, label_gradient = self._step(images, logits)
+        leaf = images.detach().requires_grad_()
+        with torch.enable_grad():
+            penalties = [prior(leaf) for prior in self.objective.priors]
+            penalty = torch.stack(penalties).sum() if penalties else leaf.sum() * 0
+        (direct,) = torch.autograd.grad(penalty, leaf)
+        return value + penalty.detach(), pulled + direct, label_gradient
+
+    def _step(self, images: Tensor, logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        assert self._whole is not None
+        assert self.objective.distance is not None
+        labels = logits.softmax(1)
+        tape = self._whole.forward(self.state, images, labels)
+        simulated = {name: tape.gradients[name].detach().requires_grad_() for name in self.seen}
+        with torch.enable_grad():
+            gap = self.objective.distance(list(simulated.values()), list(self.seen.values()))
+            gap = self.objective.distance_weight * gap
+        cotangents = dict(zip(simulated, torch.autograd.grad(gap, list(simulated.values())), strict=True))
+        value, statistics = self._mismatch(tape.statistics)
+        pulled, to_labels = self._whole.backward(tape, cotangents, statistics)
+        # Through the softmax: y (d - <y, d>).
+        to_logits = labels * (to_labels - (labels * to_labels).sum(1, keepdim=True))
+        return gap.detach() + value, pulled, to_logits
+
+    def _statistics_alone(self, images: Tensor, logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        if not self.statistics:
+            return images.new_zeros(()), torch.zeros_like(images), torch.zeros_like(logits)
+        tape = self._only_statistics.forward(self.state, images)
+        value, statistics = self._mismatch(tape.statistics)
+        return value, self._only_statistics.backward(tape, statistics), torch.zeros_like(logits)
+
+    def _mismatch(self, simulated: dict[str, Statistics]) -> tuple[Tensor, dict[str, Statistics]]:
+        if not self.statistics:
+            return torch.zeros(()), {}
+        leaves = {name: Statistics(*(v.detach().requires_grad_() for v in simulated[name])) for name in self.statistics}
+        with torch.enable_grad():
+            value = self.shape[0] * self.objective.batchnorm_weight * mismatch(leaves, self.statistics)
+        flat = [leaf for pair in leaves.values() for leaf in pair]
+        found = torch.autograd.grad(value, flat)
+        pairs = {name: Statistics(found[2 * i], found[2 * i + 1]) for i, name in enumerate(leaves)}
+        return value.detach(), pairs

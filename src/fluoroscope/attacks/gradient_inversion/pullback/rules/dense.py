@@ -1,0 +1,59 @@
+"""Matrix products: bilinear, as a convolution is."""
+
+from collections.abc import Sequence
+
+from torch import Tensor
+from torch.fx import Node
+
+from fluoroscope.attacks.gradient_inversion.pullback.rules.op import Inputs, Maybe, Op, Use, plus
+from fluoroscope.errors import Unsupported
+
+
+class Product(Op):
+    """bias + x w, of matrices."""
+
+    dx: Maybe = None
+    dweight: Maybe = None
+
+    def forward(self, inputs: Inputs) -> Tensor:
+        bias, self.x, self.weight = inputs
+        y: Tensor = self.x @ self.weight
+        self.shape = y.shape
+        return y if bias is None else y + bias
+
+    def backward(self, cotangent: Tensor, needs: Sequence[bool]) -> Sequence[Maybe]:
+        self.cotangent = cotangent
+        bias = cotangent.sum(0) if needs[0] else None
+        x = cotangent @ self.weight.T if needs[1] else None
+        # Transposed twice: the weight comes as a transposed parameter, whose gradient is then contiguous.
+        weight = (cotangent.T @ self.x).T if needs[2] else None
+        return bias, x, weight
+
+    def tangent(self, tangents: Sequence[Maybe]) -> Tensor:
+        dbias, self.dx, self.dweight = tangents
+        direct = None if self.dx is None else self.dx @ self.weight
+        y = plus(plus(direct, None if self.dweight is None else self.x @ self.dweight), dbias)
+        assert y is not None
+        return y.expand(self.shape)  # a bias may have moved alone
+
+    def tangent_backward(self, cotangent: Maybe, needs: Sequence[bool]) -> Sequence[Maybe]:
+        x = weight = None
+        if needs[1]:
+            direct = None if cotangent is None else cotangent @ self.weight.T
+            x = plus(direct, None if self.dweight is None else self.cotangent @ self.dweight.T)
+        if needs[2]:
+            direct = None if cotangent is None else self.x.T @ cotangent
+            weight = plus(direct, None if self.dx is None else self.dx.T @ self.cotangent)
+        return None, x, weight
+
+
+def addmm(bias: Node, x: Node, weight: Node, *, beta: float = 1, alpha: float = 1) -> Use:
+    """aten.addmm, as nn.Linear uses it."""
+    if beta != 1 or alpha != 1:
+        raise Unsupported("there is no tangent rule for addmm with factors.")
+    return Use(Product, (bias, x, weight))
+
+
+def mm(x: Node, weight: Node) -> Use:
+    """aten.mm."""
+    return Use(Product, (None, x, weight))

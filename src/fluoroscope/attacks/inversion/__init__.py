@@ -1,1 +1,0 @@
-"""Gradient inversion: from an update back to the images that made it."""

@@ -1,0 +1,198 @@
+"""One attack on one recorded update: what the attacker saw, its guess, and the scores where the truth is at hand."""
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
+from safetensors.torch import save_file
+from torch import Tensor
+
+from fluoroscope import strict_json
+from fluoroscope.attacks import Attack
+from fluoroscope.attacks.common.checkpoint import Checkpoint
+from fluoroscope.attacks.gradient_inversion.attack import Inversion
+from fluoroscope.attacks.gradient_inversion.label_handling import Known
+from fluoroscope.errors import BadInput, FluoroscopeError, Unsupported
+from fluoroscope.federation.plan import parse_plan
+from fluoroscope.federation.store import RecordStore
+from fluoroscope.federation.task import Task, load_task
+from fluoroscope.report.figures import Tile, gallery, write
+from fluoroscope.rng import generator
+from fluoroscope.scores.reconstruction import ImageScore, score
+from fluoroscope.threat_models import THREATS, observe
+from fluoroscope.threat_models.needs import missing
+from fluoroscope.types import Capability, Observation, PrivateBatch, Reconstruction, UpdateRecord
+
+SHOWN = 16
+"""Images in the picture."""
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """A record, and what its run can still say about it."""
+
+    record: UpdateRecord
+    truth: PrivateBatch | None
+    """The client's images, for scores and for labels that are granted. None where the plan's data is not at hand."""
+    prior: Tensor | None
+    """The mean of the partition's auxiliary images."""
+    why_not: str
+    """Why truth or prior are missing; empty where both are there."""
+
+    @property
+    def client(self) -> str:
+        return self.record.cohort[0]
+
+
+@dataclass(frozen=True, eq=False)
+class Attacked:
+    """An attack that is over."""
+
+    attack: str
+    seed: int
+    evidence: Evidence
+    observation: Observation
+    guess: Reconstruction
+    scores: list[ImageScore]
+    """Empty where the truth is not at hand."""
+    seconds: float
+
+    def plain(self) -> dict[str, Any]:
+        """As data: what `--json` prints and findings.json holds."""
+        needs = sorted(Capability, key=list(Capability).index)
+        unknown = missing(self.observation, needs)
+        return {
+            "attack": self.attack,
+            "client": self.evidence.client,
+            "round": self.evidence.record.round,
+            "images": self.evidence.record.training.images,
+            "seed": self.seed,
+            "known": {need.value: need not in unknown for need in needs},
+            "objective": self.guess.objective,
+            "restarts": list(self.guess.restarts),
+            "diverged": self.guess.diverged,
+            "nothing": self.guess.nothing or None,
+            "labels": None if self.guess.labels is None else self.guess.labels.tolist(),
+            "seconds": self.seconds,
+            "scores": [asdict(image) for image in self.scores] or None,
+        }
+
+
+def gather(folder: Path, server_round: int | None, client: str | None) -> Evidence:
+    """The record of a round (the last that has any) and a client (the one with the fewest images)."""
+    store = RecordStore(folder)
+    header = store.header
+    if server_round is None:
+        kept = [r for r in store.rounds() if store.recorded(r) and (client is None or client in store.recorded(r))]
+        if not kept:
+            raise BadInput(
+                f"{folder} has no recorded update{f' of {client}' if client else ''}; see `records {folder}`."
+            )
+        server_round = kept[-1]
+    if client is None:
+        entries = store.manifest(server_round).clients if server_round in store.rounds() else {}
+        recorded = {name: entry.training.images for name, entry in entries.items() if entry.recorded}
+        if not recorded:
+            raise BadInput(f"{folder} has no record of round {server_round}; see `fluoroscope records {folder}`.")
+        client = min(recorded, key=lambda name: recorded[name])
+    record = store.load(server_round, client)
+    try:
+        task = load_task(parse_plan(header.plan))
+    except FluoroscopeError as problem:
+        return Evidence(record, None, None, f"the images of the plan cannot be loaded: {problem}")
+    if task.digest != header.data:
+        return Evidence(record, None, None, f"{task.images.name} no longer holds the images of this run.")
+    prior = _prior(task)
+    why_not = "" if prior is not None else "the partition has no auxiliary images: set partition.auxiliary in the plan."
+    return Evidence(record, _truth(task, client), prior, why_not)
+
+
+def attack_record(
+    name: str,
+    attack: Attack,
+    evidence: Evidence,
+    granted: Iterable[Capability],
+    seed: int,
+    device: str,
+    checkpoint: Path,
+    on_iteration: Callable[[int, int], None],
+) -> Attacked:
+    """Run the attack on what a curious server sees of the record, and score its guess."""
+    granted = set(granted)
+    knowledge = THREATS.get("curious-server").granted(*granted)
+    labels = None
+    if Capability.LABELS in granted:
+        if evidence.truth is None:
+            raise Unsupported(f"the true labels cannot be granted: {evidence.why_not}")
+        labels = evidence.truth.labels
+        if isinstance(attack, Inversion):  # told the labels, an attack neither guesses nor optimises them
+            attack = replace(attack, labels=Known())
+    if evidence.prior is None and Capability.PRIOR in attack.needs:
+        raise Unsupported(f"{name} starts from a public prior, but {evidence.why_not}")
+    seen = _to(observe(evidence.record, knowledge, evidence.prior, labels), device)
+    began = time.perf_counter()
+    (guess,) = attack.run([seen], generator(seed, "attack"), on_iteration, Checkpoint(checkpoint, every_seconds=15))
+    seconds = time.perf_counter() - began
+    truth = evidence.truth
+    scores = [] if truth is None else score(guess.images.cpu(), truth.images, evidence.prior)
+    return Attacked(name, seed, evidence, seen, guess, scores, seconds)
+
+
+def write_attacked(attacked: Attacked, out: Path) -> dict[str, Path]:
+    """findings.json, reconstruction.safetensors and the picture as PNG and SVG."""
+    out.mkdir(parents=True, exist_ok=True)
+    findings, tensors = out / "findings.json", out / "reconstruction.safetensors"
+    findings.write_text(strict_json.dumps(attacked.plain()))
+    guess = attacked.guess
+    arrays = {"images": guess.images} | ({} if guess.labels is None else {"labels": guess.labels})
+    save_file({name: value.cpu().contiguous() for name, value in arrays.items()}, tensors)
+    png, svg = write(_picture(attacked), out / "reconstruction")
+    return {"findings": findings, "reconstruction": tensors, "png": png, "svg": svg}
+
+
+def _prior(task: Task) -> Tensor | None:
+    public = list(task.partition.auxiliary)
+    return task.images.batch.images[public].mean(0) if public else None
+
+
+def _truth(task: Task, client: str) -> PrivateBatch:
+    names = [split.name for split in task.clients]
+    return task.train_batch(names.index(client))
+
+
+def _to(observation: Observation, device: str) -> Observation:
+    if device == "cpu":
+        return observation
+    moved: dict[str, Any] = {}
+    for name in ("state_before", "update", "buffers_before", "buffers_after"):
+        state = getattr(observation, name)
+        moved[name] = None if state is None else {key: value.to(device) for key, value in state.items()}
+    for name in ("prior", "labels"):
+        tensor = getattr(observation, name)
+        moved[name] = None if tensor is None else tensor.to(device)
+    return replace(observation, **moved)
+
+
+def _picture(attacked: Attacked) -> Figure:
+    """Original, prior and reconstruction of every image; without the truth, what there is."""
+    guessed, evidence = attacked.guess.images.cpu(), attacked.evidence
+    title = f"{attacked.attack} on {evidence.client}, round {evidence.record.round}, seed {attacked.seed}"
+    if len(guessed) > SHOWN:
+        title += f", the first {SHOWN} of {len(guessed)}"
+    prior = evidence.prior
+    rows: dict[str, list[Tile]] = {}
+    for i, image in enumerate(attacked.scores[:SHOWN]):
+        assert evidence.truth is not None
+        tiles = [Tile(evidence.truth.images[image.original].numpy(), "original")]
+        if prior is not None:
+            tiles.append(Tile(prior.numpy(), f"prior\nSSIM {image.ssim_prior:.3f}, {image.psnr_prior:.1f} dB"))
+        leaked = "" if image.rdlv is None else f"\nRDLV {image.rdlv:+.2f}"
+        caption = f"reconstruction\nSSIM {image.ssim:.3f}, {image.psnr:.1f} dB{leaked}"
+        rows[f"image {i + 1}"] = [*tiles, Tile(guessed[image.reconstruction].numpy(), caption)]
+    if not rows:
+        known = [] if prior is None else [Tile(prior.numpy(), "prior")]
+        rows = {f"guess {i + 1}": [*known, Tile(x.numpy(), "reconstruction")] for i, x in enumerate(guessed[:SHOWN])}
+    return gallery(title, rows)

@@ -1,0 +1,1 @@
+"""Where attacks end: studies beyond the papers'."""

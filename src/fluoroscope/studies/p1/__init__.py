@@ -1,0 +1,1 @@
+"""P1: gradient inversion against nine hospitals, and what noise does about it."""

@@ -1,0 +1,145 @@
+"""P1's defended federation, once: trained under a defence, one client attacked, what leaks and what it costs."""
+
+import time
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import torch
+
+from fluoroscope.attacks import ATTACKS, Attack
+from fluoroscope.attacks.common.checkpoint import Checkpoint
+from fluoroscope.attacks.gradient_inversion.attack import Inversion
+from fluoroscope.attacks.gradient_inversion.single_step import guessable
+from fluoroscope.cells import Bench, Result
+from fluoroscope.data.partition.p1 import TABLE_II
+from fluoroscope.errors import Unsupported
+from fluoroscope.federation.privacy import claimed
+from fluoroscope.rng import generator
+from fluoroscope.scenarios.identifiability import embedded, identified, identified_by_chance
+from fluoroscope.scores.rdlv import mean_rdlv, rdlv
+from fluoroscope.studies.p1.federation import SCALES, Federation, Named, Scale, Trained
+from fluoroscope.threat_models import THREATS, observe
+from fluoroscope.types import PrivateBatch
+
+HIGH_RISK = 9
+NEAREST = (1, 2, 5, 10, 20)
+"""k of k-IIP (P1 fig. 11)."""
+SHOWN = 48
+"""Of a client's images in the projection."""
+
+
+@dataclass(frozen=True)
+class Defended:
+    """One client of a federation. In client 9's place stand held-out patients; others are attacked as they are."""
+
+    client: int
+    scale: Scale
+    round: int
+    victims: int = 1
+    """Patients in client 9's place."""
+    defence: tuple[Named, ...] = ()
+    attack_name: str = "epochwise"
+    model: str | None = None
+    """Another network than the scale's."""
+    quick: bool = False
+    """A third of the attack's iterations."""
+    data: str = "phantom/chest"
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        images, batch_size = TABLE_II[self.client]
+        given = {key: value for _, settings in self.defence for key, value in settings}
+        return {
+            "data": self.data,
+            "size": SCALES[self.scale]["data"]["size"],
+            "model": self.model or SCALES[self.scale]["model"]["name"],
+            "attack": self.attack_name,
+            "client": f"client-{self.client}",
+            "images": images,
+            "batch_size": batch_size,
+            "round": self.round,
+            "defence": " + ".join(_told(part) for part in self.defence) or "none",
+            "sigma0": given.get("sigma0", 0.0),
+            "clip": given.get("clip"),
+            "noise": given.get("multiplier"),
+            "victims": self.victims if self.client == HIGH_RISK else 1,
+        }
+
+    def on(self, data: str) -> Self:
+        return replace(self, data=data)
+
+    @property
+    def attack(self) -> Attack:
+        attack = ATTACKS.get(self.attack_name)
+        if not (self.quick and isinstance(attack, Inversion)):
+            return attack
+        stages = attack.stages
+        if stages is not None:
+            coarse = replace(stages.coarse, iterations=stages.coarse.iterations // 3)
+            stages = replace(stages, iterations=stages.iterations // 2, coarse=coarse)
+        budget = replace(attack.budget, iterations=max(1, attack.budget.iterations // 3))
+        return replace(attack, budget=budget, stages=stages)
+
+    def run(self, bench: Bench) -> Result:
+        trained = Federation(self.scale, self.data, defence=self.defence, model=self.model).trained(
+            bench.seed, bench.folder
+        )
+        if not all(value.isfinite().all() for value in trained.states[self.round].values()):
+            raise Unsupported(f"under this defence the model of round {self.round} holds numbers that are not finite.")
+        clients = self._clients(trained)
+        seen, records = [], []
+        for number, victims in enumerate(clients):
+            rng = generator(bench.seed, "p1", "client", self.client, number)
+            records.append(trained.update(self.round, victims, TABLE_II[self.client][1], rng))
+            seen.append(guessable(observe(records[-1], THREATS.get("curious-server"), trained.prior)))
+        began = time.perf_counter()
+        guesses = self.attack.run(
+            seen,
+            generator(bench.seed, "p1", "attack"),
+            lambda i, n: bench.on_progress((i + 1) / n),
+            Checkpoint(bench.checkpoint),
+        )
+        seconds = time.perf_counter() - began
+        leaked = [rdlv(g.images, v.images, trained.prior) for g, v in zip(guesses, clients, strict=True)]
+        interval = mean_rdlv(torch.cat([each.values for each in leaked]), generator(bench.seed, "p1", "bootstrap"))
+        found = [identified(trained.task, g.images, v, NEAREST) for g, v in zip(guesses, clients, strict=True)]
+        claim = claimed(trained.task, records[0].training, self.round)
+        nearest = [victims.images[each.nearest] for each, victims in zip(leaked, clients, strict=True)]
+        return Result(
+            {
+                "ssim": float(torch.cat([each.similarity for each in leaked]).mean()),
+                "ssim_prior": float(torch.cat([each.prior_similarity for each in leaked]).mean()),
+                "rdlv": interval.mean,
+                "rdlv_low": interval.low,
+                "rdlv_high": interval.high,
+                "iip": sum(each[0] for each in found) / len(found),
+                "iip_chance": identified_by_chance(trained.task, clients[0], len(guesses[0].images)),
+                "test_accuracy": trained.test_accuracy,
+                "epsilon": claim.epsilon,
+                "seconds": seconds,
+            },
+            curves={
+                "k": list(map(float, NEAREST)),
+                "k_iip": [sum(each[i] for each in found) / len(found) for i in range(len(NEAREST))],
+            },
+            images={
+                "originals": torch.cat(nearest)[:2],
+                "reconstructions": torch.cat([guess.images for guess in guesses])[:8],
+                "prior": trained.prior[None],
+                "embedded originals": embedded(torch.cat([v.images for v in clients])[:SHOWN]),
+                "embedded reconstructions": embedded(torch.cat([g.images for g in guesses]).clamp(0, 1)),
+            },
+        )
+
+    def _clients(self, trained: Trained) -> list[PrivateBatch]:
+        if self.client == HIGH_RISK:
+            return trained.held_out(self.victims, 1, False)
+        names = [client.name for client in trained.task.clients]
+        return [trained.task.train_batch(names.index(f"client-{self.client}"))]
+
+
+def _told(part: Named) -> str:
+    """The name, with settings that have no column of their own."""
+    name, settings = part
+    rest = [f"{key}={value}" for key, value in settings if key not in ("sigma0", "clip", "multiplier")]
+    return f"{name} ({', '.join(rest)})" if rest else name

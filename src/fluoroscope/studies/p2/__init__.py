@@ -1,0 +1,1 @@
+"""P2: MediLeak, a malicious server behind secure aggregation."""

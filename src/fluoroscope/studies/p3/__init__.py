@@ -1,0 +1,1 @@
+"""P3: metric privacy against global DP, and client inference."""

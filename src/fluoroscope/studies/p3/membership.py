@@ -1,0 +1,167 @@
+"""Membership and source inference as cells: who was trained on, and by whom?"""
+
+import statistics
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Self
+
+import torch
+from torch import Tensor
+
+from fluoroscope.attacks.inference.lira import confidences, online
+from fluoroscope.attacks.inference.membership import loss_scores, sent_model
+from fluoroscope.attacks.inference.source import client_losses, source_guess
+from fluoroscope.cells import Bench, Result
+from fluoroscope.rng import generator
+from fluoroscope.scores.intervals import wilson
+from fluoroscope.scores.roc import roc, true_positives_at
+from fluoroscope.studies.p3.candidates import ROUND, SCALES, VICTIM, Case, Overfitted, case, records
+from fluoroscope.studies.p3.federation import Trained
+from fluoroscope.studies.p3.shadow_rounds import shadow_rounds
+from fluoroscope.studies.study import Size
+from fluoroscope.types import State
+
+Seat = Literal["server", "client"]
+Attack = Literal["loss", "lira"]
+
+
+@dataclass(frozen=True)
+class Membership:
+    """The candidates of several federations, each by its own attack, pooled into one ROC."""
+
+    seat: Seat
+    name: Attack
+    privacy: str
+    size: Size = "small"
+    seeds: int = 4
+    data: str = "phantom/brain"
+
+    @property
+    def attack(self) -> list[Any]:
+        scale = SCALES[self.size]
+        shadows = [scale["shadows"], scale["others"]] if self.name == "lira" else []
+        return [_federation(self).plan(0).fingerprint, scale["members"], *shadows]
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        shadows = SCALES[self.size]["shadows"] if self.name == "lira" else None
+        seen = {"seat": self.seat, "attack": self.name, "privacy": self.privacy, "shadows": shadows}
+        return {**_settings(self), **seen}
+
+    def on(self, data: str) -> Self:
+        return replace(self, data=data)
+
+    def run(self, bench: Bench) -> Result:
+        scores, truths, accuracies, claims = [], [], [], []
+        for number in range(self.seeds):
+            run = _federation(self).trained(bench.seed + number, bench.folder)
+            asked = case(run.task, SCALES[self.size]["members"])
+            scores.append(self._scores(run, asked, bench))
+            truths.append(asked.members)
+            accuracies.append(run.test["accuracy"])
+            claims.append(_epsilon(run))
+            bench.on_progress((number + 1) / self.seeds)
+        found, members = torch.cat(scores), torch.cat(truths)
+        curve = roc(found[members], found[~members], generator(bench.seed, "p3", "permutations"))
+        return Result(
+            {
+                "members": int(members.sum()),
+                "auc": curve.auc.mean,
+                "auc_low": curve.auc.low,
+                "auc_high": curve.auc.high,
+                "advantage": curve.advantage,
+                "p_value": curve.p_value,
+                "tpr_at_5_fpr": true_positives_at(curve, 0.05),
+                "accuracy": statistics.fmean(accuracies),
+                "epsilon": claims[0],
+            },
+            {
+                "false_positive_rate": curve.false_positive_rate.tolist(),
+                "true_positive_rate": curve.true_positive_rate.tolist(),
+            },
+        )
+
+    def _scores(self, run: Trained, asked: Case, bench: Bench) -> Tensor:
+        """What the attacker sees decides them; `asked.members` is not looked at."""
+        architecture, model = run.task.architecture, _seen(run, self.seat)
+        if self.name == "loss":
+            return loss_scores(architecture, model, asked.candidates)
+        scale = SCALES[self.size]
+        shadows = shadow_rounds(run, asked, scale["shadows"], scale["others"], bench.folder)
+        return online(confidences(architecture, model, asked.candidates), shadows[self.seat])
+
+
+@dataclass(frozen=True)
+class Source:
+    """All clients' training images of several federations: the server guesses whose each is."""
+
+    privacy: str
+    size: Size = "small"
+    seeds: int = 4
+    data: str = "phantom/brain"
+
+    @property
+    def attack(self) -> str:
+        return _federation(self).plan(0).fingerprint
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return {**_settings(self), "seat": "server", "privacy": self.privacy}
+
+    def on(self, data: str) -> Self:
+        return replace(self, data=data)
+
+    def run(self, bench: Bench) -> Result:
+        right: list[Tensor] = []
+        accuracies, claims = [], []
+        for number in range(self.seeds):
+            run = _federation(self).trained(bench.seed + number, bench.folder)
+            task, clients = run.task, run.task.clients
+            models = [sent_model(run.store.load(ROUND, split.name)) for split in clients]
+            asked = records(task, [i for split in clients for i in split.train])
+            owners = torch.tensor([place for place, split in enumerate(clients) for _ in split.train])
+            right.append(source_guess(client_losses(task.architecture, models, asked)) == owners)
+            accuracies.append(run.test["accuracy"])
+            claims.append(_epsilon(run))
+            bench.on_progress((number + 1) / self.seeds)
+        hits = torch.cat(right)
+        share = wilson(int(hits.sum()), len(hits))
+        return Result(
+            {
+                "records": len(hits),
+                "accuracy": share.mean,
+                "low": share.low,
+                "high": share.high,
+                "chance": 1 / SCALES[self.size]["clients"],
+                "test_accuracy": statistics.fmean(accuracies),
+                "epsilon": claims[0],
+            }
+        )
+
+
+def _federation(cell: Membership | Source) -> Overfitted:
+    return Overfitted(cell.privacy, cell.size, cell.data)
+
+
+def _settings(cell: Membership | Source) -> dict[str, Any]:
+    plan, scale = _federation(cell).plan(0), SCALES[cell.size]
+    return {
+        "data": cell.data,
+        "size": plan.data.size,
+        "round": ROUND,
+        "epochs": plan.training.epochs,
+        "clients": scale["clients"],
+        "seeds": cell.seeds,
+    }
+
+
+def _seen(run: Trained, seat: Seat) -> State:
+    """The victim's model as it was sent, or the global model of the same round."""
+    if seat == "client":
+        return run.state(ROUND)
+    return sent_model(run.store.load(ROUND, run.task.clients[VICTIM].name))
+
+
+def _epsilon(run: Trained) -> float | None:
+    """What the victim's defence claims for a record after the round; a claim about whole clients is none of it."""
+    claim = run.store.load(ROUND, run.task.clients[VICTIM].name).claim
+    return claim.epsilon if claim.unit == "record" else None

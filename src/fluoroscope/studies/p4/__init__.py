@@ -1,0 +1,1 @@
+"""P4: how the configuration of an attack decides its result."""

@@ -1,0 +1,111 @@
+"""The span attack on a real network's update."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from fluoroscope.attacks.closed_form.span import Span
+from fluoroscope.attacks.closed_form.span.client import Client
+from fluoroscope.attacks.common.engine import Budget
+from fluoroscope.data import Request, load
+from fluoroscope.errors import Unsupported
+from fluoroscope.federation.local_training import local_training
+from fluoroscope.models import build
+from fluoroscope.scores.matching import match
+from fluoroscope.scores.similarity import mse, mse_matrix, ssim
+from fluoroscope.threat_models import THREATS, observe
+from fluoroscope.types import Architecture, LocalTraining, Observation, PrivateBatch, Sgd, UpdateRecord
+
+
+def rng() -> torch.Generator:
+    return torch.Generator().manual_seed(0)
+
+
+def batch(images: int, size: int = 64) -> PrivateBatch:
+    return load("phantom/chest", Request(size=size, images=images, seed=3)).batch
+
+
+def observed(victims: PrivateBatch, training: LocalTraining, model: str = "resnet18") -> Observation:
+    size = victims.images.shape[-1]
+    architecture = Architecture(model, 1, 2, size)
+    network = build(architecture)
+    state = {name: value.detach().clone() for name, value in network.state_dict().items()}
+    after = local_training(network, state, victims, training, rng()).state
+    buffers = {name for name, _ in network.named_buffers()}
+    parts = [
+        {name: value for name, value in given.items() if (name in buffers) == of_buffers}
+        for given, of_buffers in ((state, False), (after, False), (state, True), (after, True))
+    ]
+    prior = load("phantom/chest", Request(size=size, images=16, seed=99)).batch.images.mean(0)
+    record = UpdateRecord(1, ("client-9",), architecture, training, *parts)
+    return observe(record, THREATS.get("curious-server"), prior)
+
+
+def test_features_of_a_batch_are_exact():
+    """What the attacker reads from the update is what the network saw of each image."""
+    victims = batch(4)
+    client = Client(observed(victims, LocalTraining(Sgd(0.01), 4, 4)))
+    target = client.target(rng())
+    assert target.layer == "layer3.0.conv1"
+    assert target.scaled
+    assert len(target.maps) == 4
+    truth = client.features(victims.images, target.layer)[0]
+    gaps = torch.cdist(target.maps.flatten(1), truth.flatten(1)) / truth.flatten(1).norm(dim=1)
+    assert sorted(gaps.argmin(1).tolist()) == [0, 1, 2, 3]
+    assert gaps.amin(1).max() < 0.02
+
+
+def test_a_batch_of_images_is_recovered():
+    """Every one of four images from one step: nearer than the prior after a short descent."""
+    victims = batch(4)
+    seen = observed(victims, LocalTraining(Sgd(0.01), 4, 4))
+    (guess,) = Span(budget=Budget(60), restarts=1).run([seen], rng())
+    found = match(mse_matrix(guess.images, victims.images), higher_is_better=False)
+    assert seen.prior is not None
+    start = mse(seen.prior.expand_as(victims.images), victims.images)[found.originals]
+    assert len(found.scores) == 4
+    assert (found.scores < 0.75 * start).all()
+
+
+def test_several_steps_show_all_their_images():
+    """Two steps of two images: the features of all four stand in the update."""
+    client = Client(observed(batch(4), LocalTraining(Sgd(0.001), 4, 2)))
+    assert len(client.target(rng()).maps) == 4
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"optimiser": Sgd(0.01, weight_decay=0.1)}, "without weight decay"),
+        ({"epochs": 2}, "2 epochs"),
+        ({"batchnorm": "eval"}, "BatchNorm in training mode"),
+    ],
+)
+def test_training_that_it_cannot_read_is_named(change, message):
+    seen = observed(batch(2), replace(LocalTraining(Sgd(0.01), 2, 2), **change))
+    with pytest.raises(Unsupported, match=message):
+        Span().run([seen], rng())
+
+
+def test_noise_on_the_update_stops_it():
+    seen = observed(batch(2), LocalTraining(Sgd(0.01), 2, 2))
+    assert seen.update is not None
+    draws = rng()
+    noised = {name: v + v.std() * torch.randn(v.shape, generator=draws) for name, v in seen.update.items()}
+    (guess,) = Span().run([replace(seen, update=noised)], rng())
+    assert "noised" in guess.nothing
+    assert torch.equal(guess.images[0], seen.prior)
+
+
+def test_a_network_whose_features_are_dense_shows_nothing():
+    seen = observed(batch(1, 32), LocalTraining(Sgd(0.01), 1, 1), "lenet5")
+    (guess,) = Span().run([seen], rng())
+    assert "shows no layer's features" in guess.nothing
+
+
+def test_groupnorm_does_not_hide_the_features():
+    victims = batch(1)
+    (guess,) = Span().run([observed(victims, LocalTraining(Sgd(0.01), 1, 1), "resnet18-gn")], rng())
+    assert not guess.nothing
+    assert float(ssim(guess.images, victims.images)) > 0.8

@@ -1,0 +1,140 @@
+"""Each part of the span attack against what was planted."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from fluoroscope.attacks.closed_form.span.chain import Affine, before
+from fluoroscope.attacks.closed_form.span.feature_maps import feature_maps, outside
+from fluoroscope.attacks.closed_form.span.layers import Layer, layers
+from fluoroscope.attacks.closed_form.span.row_space import row_space
+from fluoroscope.attacks.closed_form.span.unmixing import unmix
+from fluoroscope.attacks.gradient_inversion.pullback import Statistics
+from fluoroscope.models import build
+from fluoroscope.types import Architecture
+
+SLIDING = Layer("next", "bn", None, True, (24, 4, 4), (4, 4), (3, 3), (1, 1), (1, 1), (1, 1))
+STRIDED = Layer("first", "bn", None, True, (16, 8, 8), (4, 4), (3, 3), (2, 2), (1, 1), (1, 1))
+
+
+def rng(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def sparse_maps(count: int, layer: Layer, seed: int = 0) -> Tensor:
+    """Alike, as images of one kind are: a common part, each its own, and a ReLU."""
+    common = torch.randn((1, *layer.shape), generator=rng(seed), dtype=torch.float64)
+    own = torch.randn((count, *layer.shape), generator=rng(seed + 1), dtype=torch.float64)
+    return (common + own).clamp_min(0)
+
+
+def span_of(maps: Tensor, layer: Layer) -> Tensor:
+    """What an update shows of these images: its row space, from a batch's derivatives that sum to zero."""
+    patches = layer.patches(maps).transpose(1, 2).flatten(0, 1)
+    derivatives = torch.randn((len(patches), 200), generator=rng(9), dtype=torch.float64)
+    derivatives = derivatives - derivatives.mean(0)
+    found = row_space(derivatives.T @ patches, len(patches) - 1)
+    assert found is not None
+    return found
+
+
+def alignment(found: Tensor, truth: Tensor) -> Tensor:
+    """The cosine between every map found and every map planted."""
+    a, b = (maps.flatten(1) / maps.flatten(1).norm(dim=1, keepdim=True) for maps in (found, truth))
+    return a @ b.T
+
+
+def test_row_space_holds_the_rows_and_no_more():
+    rows = torch.randn((5, 30), generator=rng(), dtype=torch.float64)
+    change = torch.randn((20, 5), generator=rng(1), dtype=torch.float64) @ rows
+    basis = row_space(change, 5)
+    assert basis is not None
+    assert torch.allclose(basis @ basis.T, torch.eye(5, dtype=torch.float64), atol=1e-12)
+    assert torch.allclose(rows @ basis.T @ basis, rows, atol=1e-10)
+
+
+@pytest.mark.parametrize(("rank", "noise"), [(4, 0.0), (6, 1e-6), (5, 1.0), (20, 0.0)])
+def test_row_space_is_refused_where_the_update_does_not_show_it(rank, noise):
+    """Another rank than it has, noise on it, or as many images as rows."""
+    change = (
+        torch.randn((20, 5), generator=rng(), dtype=torch.float64) @ torch.randn((5, 30), generator=rng(1)).double()
+    )
+    change = change + noise * torch.randn(change.shape, generator=rng(2), dtype=torch.float64)
+    assert row_space(change, rank) is None
+
+
+def test_outside_is_a_projection_that_spares_the_span():
+    maps = sparse_maps(2, SLIDING)
+    span = span_of(maps, SLIDING)
+    assert outside(span, SLIDING.patches(maps)).abs().max() < 1e-9
+    other = torch.randn((3, span.shape[1], 16), generator=rng(5), dtype=torch.float64)
+    assert torch.allclose(outside(span, outside(span, other)), outside(span, other), atol=1e-12)
+
+
+@pytest.mark.parametrize("layer", [SLIDING, STRIDED])
+def test_fold_is_the_transpose_of_patches(layer):
+    maps = torch.randn((2, *layer.shape), generator=rng(), dtype=torch.float64)
+    patches = torch.randn(layer.patches(maps).shape, generator=rng(1), dtype=torch.float64)
+    assert torch.isclose((layer.patches(maps) * patches).sum(), (maps * layer.fold(patches)).sum())
+
+
+@pytest.mark.parametrize("count", [1, 3, 6])
+def test_only_the_planted_maps_have_their_patches_in_the_span(count):
+    maps = sparse_maps(count, SLIDING)
+    basis = feature_maps(span_of(maps, SLIDING), SLIDING, count, rng())
+    assert basis is not None
+    flat, truth = basis.flatten(1), maps.flatten(1)
+    assert torch.allclose(truth @ flat.T @ flat, truth, atol=1e-3 * float(truth.max()))
+
+
+def test_a_wrong_number_of_images_is_noticed():
+    span = span_of(sparse_maps(3, SLIDING), SLIDING)
+    assert feature_maps(span, SLIDING, 2, rng()) is None
+    assert feature_maps(span, SLIDING, 4, rng()) is None
+
+
+@pytest.mark.parametrize("count", [1, 2, 4, 8])
+def test_mixtures_come_apart(count):
+    maps = sparse_maps(count, SLIDING, seed=count)
+    found = unmix(torch.linalg.qr(maps.flatten(1).T).Q.T.reshape(maps.shape), rng())
+    cosines = alignment(found, maps)
+    assert cosines.shape == (count, count)
+    assert sorted(cosines.argmax(1).tolist()) == list(range(count)), "each map once"
+    assert cosines.amax(1).min() > 1 - 1e-6
+
+
+def test_dense_maps_do_not_pass_for_features():
+    dense = torch.randn((3, *SLIDING.shape), generator=rng(), dtype=torch.float64)
+    assert len(unmix(torch.linalg.qr(dense.flatten(1).T).Q.T.reshape(dense.shape), rng())) == 0
+
+
+def test_one_convolution_back_with_its_scale():
+    """h behind norm(W h) up to a factor: the stride hides a part of it from the span, the known output shows it."""
+    maps = sparse_maps(2, STRIDED)
+    weight = torch.randn((64, 16, 3, 3), generator=rng(3), dtype=torch.float64) / 12
+    output = nn.functional.conv2d(maps, weight, None, 2, 1)
+    var, mean = torch.var_mean(output, dim=(0, 2, 3), correction=0)
+    affine = Affine(
+        torch.rand(64, generator=rng(4), dtype=torch.float64) + 0.5,
+        torch.randn(64, generator=rng(5), dtype=torch.float64) / 4,
+        1e-5,
+    )
+    features = nn.functional.batch_norm(output, mean, var, affine.weight, affine.bias, eps=1e-5).clamp_min(0)
+    scales = features.flatten(1).norm(dim=1)
+    found, scale = before(
+        STRIDED, span_of(maps, STRIDED), weight, affine, Statistics(mean, var), features / scales[:, None, None, None]
+    )
+    assert ((found - maps).flatten(1).norm(dim=1) / maps.flatten(1).norm(dim=1)).max() < 1e-2
+    assert torch.allclose(scale.flatten(), scales, rtol=1e-2)
+
+
+def test_layers_of_a_resnet():
+    model = build(Architecture("resnet18", 1, 2, 64)).train()
+    found = {layer.name: layer for layer in layers(model, dict(model.state_dict()), torch.rand(2, 1, 64, 64))}
+    assert list(found)[:2] == ["conv1", "layer1.0.conv1"]
+    second = found["layer3.0.conv2"]
+    assert (second.fed_by, second.norm, second.sparse) == ("layer3.0.conv1", "layer3.0.bn2", True)
+    assert (second.shape, second.grid, second.slides) == ((256, 4, 4), (4, 4), True)
+    first = found["layer3.0.conv1"]
+    assert (first.fed_by, first.slides) == (None, False), "its input is a sum, its stride 2"
+    assert not found["conv1"].sparse

@@ -1,0 +1,42 @@
+"""The coarse grids: the derivative through them, and that they bring images on."""
+
+import torch
+
+from fluoroscope.attacks.gradient_inversion.coarse import CoarseToFine, OnAGrid
+from fluoroscope.attacks.gradient_inversion.objective import Objective, OneStep
+from tests.attacks.gradient_inversion.observations import seen, victim
+
+from .simulated_clients.test_unrolled import in_double
+
+STATISTICS = Objective(batchnorm_weight=0.5)
+BOX = (0.0, 1.0)
+
+
+def rng(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def test_the_gradient_is_the_derivative():
+    base = torch.full((2, 1, 28, 28), 0.5, dtype=torch.float64)
+    client = OnAGrid(in_double(OneStep(seen(victim(2), "small-cnn"), STATISTICS)), base, 7, BOX)
+    assert client.shape == (2, 1, 7, 7)
+    grid = 0.3 * torch.randn(client.shape, generator=rng(1), dtype=torch.float64)
+    towards, logits = torch.randn(client.shape, generator=rng(2), dtype=torch.float64), torch.zeros(2, 2)
+    _, to_grid, _ = client.evaluate(grid, logits)
+    ahead, behind = (client.evaluate(grid + h * towards, logits)[0] for h in (1e-6, -1e-6))
+    torch.testing.assert_close((to_grid * towards).sum(), (ahead - behind) / 2e-6, rtol=1e-4, atol=1e-7)
+
+
+def test_images_come_nearer_and_stay_in_the_box():
+    client, start = OneStep(seen(victim(2), "small-cnn"), STATISTICS), torch.full((2, 1, 28, 28), 0.5)
+    told, logits = [], torch.zeros(2, 2)
+    found = CoarseToFine(iterations=10)(client, start, logits, BOX, rng(), told.append)
+    assert client.evaluate(found, logits)[0] < 0.9 * client.evaluate(start, logits)[0]
+    assert 0 <= found.min() <= found.max() <= 1
+    assert told == list(range(30))
+    assert torch.equal(start, torch.full((2, 1, 28, 28), 0.5))
+
+
+def test_one_image_has_nobody_to_part_from():
+    assert CoarseToFine(iterations=10).total(1) == 0
+    assert CoarseToFine(iterations=10).total(2) == 30
