@@ -259,14 +259,14 @@ class Observation:
     """The change of every parameter."""
     buffers_before: State | None = None
     buffers_after: State | None = None
-    prior: Tensor | None = None
-    """(channels, height, width)."""
+    public_mean: Tensor | None = None
+    """(channels, height, width): the mean of public images of the same kind, P1's prior."""
     labels: Tensor | None = None
     """(images,), in no particular order."""
 
 
 @dataclass(frozen=True, eq=False)
-class Records:
+class LabelledImages:
     """Labelled images in an attacker's own hands: a shadow set, or candidates of whom it asks who trained on them."""
 
     images: Tensor

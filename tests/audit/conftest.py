@@ -1,4 +1,4 @@
-"""An audit that runs in seconds: five hospitals of 28-pixel phantoms, one with a single patient, one odd."""
+"""An audit that runs in seconds: five hospitals of 28-pixel phantoms, one with a single patient, one that is odd."""
 
 import pytest
 

@@ -14,12 +14,12 @@ from .conftest import plan_of
 
 
 def test_the_attacked_are_those_who_have_most_to_lose(plan):
-    assert plan.smallest.name == "client-5"  # one patient
-    assert plan.fullest.name == "client-4"  # most images in a single step
-    assert plan.odd.name == "client-3"  # 2 and 40 images, the others as many of each
-    assert plan_of(audit={"client": "client-1"}).smallest.name == "client-1"
+    assert plan.reconstruction_target.name == "client-5"  # one patient
+    assert plan.imprint_target.name == "client-4"  # most images in a single step
+    assert plan.inference_target.name == "client-3"  # 2 and 40 images, the others as many of each
+    assert plan_of(audit={"client": "client-1"}).reconstruction_target.name == "client-1"
     with pytest.raises(Misconfigured, match="client-1, client-2"):
-        plan_of(audit={"client": "client-9"}).smallest  # noqa: B018
+        plan_of(audit={"client": "client-9"}).reconstruction_target  # noqa: B018
 
 
 def test_settings_are_compared_with_none_and_with_the_plan_s_own(plan):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fluoroscope.audit import audit, intend
+from fluoroscope.audit import audit, plan_cells
 from fluoroscope.audit.schedule import Forecast, cells_of
 from fluoroscope.cells import Local
 from fluoroscope.report.audit_report import write_report
@@ -56,7 +56,7 @@ def test_what_is_finished_is_not_run_again(done, tmp_path, monkeypatch):
     monkeypatch.setattr("fluoroscope.audit.reconstruction.Reconstruction.run", lambda self, bench: pytest.fail("twice"))
     again = audit(plan_of(audit={"budget_minutes": 30}), out, HERE)
     assert again.findings.cells == found.findings.cells
-    assert all(not seconds for seconds in intend(plan_of(), out).expected.seconds.values())
+    assert all(not seconds for seconds in plan_cells(plan_of(), out).expected.seconds.values())
 
 
 def test_a_failed_cell_is_shown_with_its_reason_and_the_others_go_on(tmp_path):
@@ -77,7 +77,7 @@ def test_the_budget_leaves_the_last_ones_out_and_says_so(tmp_path):
     assert expected.minutes == len(cells) / 2
     assert expected.within(cells, 2.0) == cells[:4]
     assert expected.within(cells, 0.01) == cells[:1]  # something is always tried
-    intended = intend(plan, tmp_path)
+    intended = plan_cells(plan, tmp_path)
     less = replace(intended, kept=intended.kept[:1])
     found = audit(plan, tmp_path, HERE, intended=less).findings
     assert [cell.status for cell in found.cells] == ["done"] + ["left out"] * 7
@@ -87,7 +87,7 @@ def test_the_budget_leaves_the_last_ones_out_and_says_so(tmp_path):
 
 def test_when_the_time_is_over_what_still_runs_is_stopped(tmp_path):
     plan = plan_of(audit={"budget_minutes": 0.0001})
-    intended = intend(plan, tmp_path)
+    intended = plan_cells(plan, tmp_path)
     found = audit(plan, tmp_path, HERE, intended=replace(intended, kept=intended.cells)).findings
     late = [cell for cell in found.cells if cell.status != "done"]
     assert len(late) >= 7  # the first may have been done before anybody looked at the clock

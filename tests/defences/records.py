@@ -1,4 +1,4 @@
-"""Records to defend."""
+"""LabelledImages to defend."""
 
 from functools import lru_cache
 

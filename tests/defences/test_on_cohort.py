@@ -25,11 +25,11 @@ def updates(count, scale=1.0):
 
 def test_global_dp_clips_each_and_noises_the_mean():
     defence, cohort = GlobalDp(clip=5.0, multiplier=0.2), updates(4)
-    clipped = [defence.received(update) for update in cohort]
+    clipped = [defence.clip_update(update) for update in cohort]
     for update in clipped:
         assert float(torch.cat([v.flatten() for v in update.values()]).norm()) == pytest.approx(5.0, rel=1e-4)
     mean = {name: torch.stack([u[name] for u in clipped]).mean(0) for name in clipped[0]}
-    noise = torch.cat([(defence.released(mean, clipped, rng()).update[n] - mean[n]).flatten() for n in mean])
+    noise = torch.cat([(defence.noise_aggregate(mean, clipped, rng()).update[n] - mean[n]).flatten() for n in mean])
     assert float(noise.std()) == pytest.approx(0.2 * 5 / 4, rel=0.05)
 
 
@@ -60,14 +60,14 @@ def test_the_distance_is_the_slow_loop_s(layers):
 def test_metric_privacy_scales_by_the_distance(scale, power):
     defence, cohort = MetricPrivacy(5.0, 0.2, scale), updates(4, 0.01)
     mean = cohort[0]
-    noise = torch.cat([(defence.released(mean, cohort, rng()).update[n] - mean[n]).flatten() for n in mean])
+    noise = torch.cat([(defence.noise_aggregate(mean, cohort, rng()).update[n] - mean[n]).flatten() for n in mean])
     assert float(noise.std()) == pytest.approx(0.2 * 5 / 4 * distance(cohort, "arrays") ** power, rel=0.05)
 
 
 def test_identical_clients_need_no_noise():
     cohort = updates(1) * 3
-    released = MetricPrivacy(scale="inverse").released(cohort[0], cohort, rng()).update
-    assert all(torch.equal(released[name], value) for name, value in cohort[0].items())
+    noise_aggregate = MetricPrivacy(scale="inverse").noise_aggregate(cohort[0], cohort, rng()).update
+    assert all(torch.equal(noise_aggregate[name], value) for name, value in cohort[0].items())
 
 
 def test_metric_privacy_says_that_it_is_not_differential_privacy():

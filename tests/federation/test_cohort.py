@@ -9,7 +9,7 @@ from flwr.app import ConfigRecord, Message, MetricRecord, RecordDict
 from fluoroscope.defences.distance import distance
 from fluoroscope.defences.global_dp import GlobalDp
 from fluoroscope.defences.metric_privacy import MetricPrivacy
-from fluoroscope.federation.cohort import DISTANCE, NOISE, DefendedCohort
+from fluoroscope.federation.cohort import DISTANCE, NOISE, DefendedStrategy
 from fluoroscope.federation.grid import InProcessGrid
 from fluoroscope.federation.messages import to_arrays, to_state
 from fluoroscope.federation.strategies import STRATEGIES, build_strategy, restore_server_state, server_state
@@ -41,7 +41,7 @@ class Nodes(InProcessGrid):
 
 
 def rounds(strategy, count=3, start=None, first=1):
-    """The states that the server released, and what it told of each round."""
+    """The states that the server noise_aggregate, and what it told of each round."""
     grid, states, told = Nodes(), [start if start is not None else torch.zeros(200, 200)], []
     for server_round in range(first, first + count):
         arrays = to_arrays({"w": states[-1]})
@@ -75,8 +75,8 @@ def test_every_round_has_the_formula_s_noise_and_the_server_remembers_none_of_it
     """40,000 draws know a standard deviation to 0.35 %; four times that is allowed."""
     chosen, expected = DEFENCES[defence]
     plain, noisy = build_strategy(name, {}, CLIENTS), build_strategy(name, {}, CLIENTS)
-    quiet, _ = rounds(DefendedCohort(plain, NO_NOISE, 0))
-    loud, told = rounds(DefendedCohort(noisy, chosen, 0))
+    quiet, _ = rounds(DefendedStrategy(plain, NO_NOISE, 0))
+    loud, told = rounds(DefendedStrategy(noisy, chosen, 0))
     for calm, moved in zip(steps(quiet), steps(loud), strict=True):
         # The clients move alike from any model, so all that differs between the steps is this round's noise.
         assert float((moved - calm).std()) == pytest.approx(expected, rel=0.015)
@@ -90,8 +90,8 @@ def test_every_round_has_the_formula_s_noise_and_the_server_remembers_none_of_it
 def test_noise_before_the_optimiser_enters_its_memory_and_is_asked_for(name):
     early = GlobalDp(CLIP, MULTIPLIER, before_optimiser=True)
     plain, noisy = build_strategy(name, {}, CLIENTS), build_strategy(name, {}, CLIENTS)
-    rounds(DefendedCohort(plain, NO_NOISE, 0), 1)
-    rounds(DefendedCohort(noisy, early, 0), 1)
+    rounds(DefendedStrategy(plain, NO_NOISE, 0), 1)
+    rounds(DefendedStrategy(noisy, early, 0), 1)
     slot = next(key for key in server_state(noisy) if not key.startswith("v_t"))
     difference = server_state(noisy)[slot] - server_state(plain)[slot]
     share = 1.0 if name == "fedavgm" else 0.1  # Adam's first moment takes (1 - beta_1) of it
@@ -99,8 +99,8 @@ def test_noise_before_the_optimiser_enters_its_memory_and_is_asked_for(name):
 
 
 def test_noise_before_a_plain_mean_is_noise_after_it():
-    late, _ = rounds(DefendedCohort(build_strategy("fedavg", {}, CLIENTS), GlobalDp(CLIP, MULTIPLIER), 0))
-    early = DefendedCohort(build_strategy("fedavg", {}, CLIENTS), GlobalDp(CLIP, MULTIPLIER, True), 0)
+    late, _ = rounds(DefendedStrategy(build_strategy("fedavg", {}, CLIENTS), GlobalDp(CLIP, MULTIPLIER), 0))
+    early = DefendedStrategy(build_strategy("fedavg", {}, CLIENTS), GlobalDp(CLIP, MULTIPLIER, True), 0)
     for a, b in zip(rounds(early)[0], late, strict=True):
         torch.testing.assert_close(a, b, rtol=0, atol=1e-6)
 
@@ -108,7 +108,7 @@ def test_noise_before_a_plain_mean_is_noise_after_it():
 @pytest.mark.parametrize("name", list(STRATEGIES))
 def test_going_on_after_a_stop_changes_nothing_under_noise(name):
     def strategy():
-        return DefendedCohort(build_strategy(name, {}, CLIENTS), GlobalDp(CLIP, MULTIPLIER), 0)
+        return DefendedStrategy(build_strategy(name, {}, CLIENTS), GlobalDp(CLIP, MULTIPLIER), 0)
 
     whole, _ = rounds(strategy(), 2)
     first, second = strategy(), strategy()

@@ -25,7 +25,7 @@ def test_reads_every_kind_of_file(tmp_path, suffix):
     assert all(torch.equal(read[name], tensor) for name, tensor in state.items())
 
 
-class Malice:
+class MaliciousServer:
     def __reduce__(self):
         return (os.mkdir, ("harm",))
 
@@ -34,7 +34,7 @@ class Malice:
 def test_a_pickle_with_code_is_refused_and_not_run(tmp_path, monkeypatch, write):
     monkeypatch.chdir(tmp_path)
     file = tmp_path / "trojan.pt"
-    write({"conv1.weight": torch.zeros(1), "more": Malice()}, file)
+    write({"conv1.weight": torch.zeros(1), "more": MaliciousServer()}, file)
     with pytest.raises(BadInput, match=r"trojan\.pt was not read: .* code"):
         small(weights=file)
     assert not (tmp_path / "harm").exists()

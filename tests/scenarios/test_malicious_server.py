@@ -11,7 +11,7 @@ from fluoroscope.errors import BadInput, Misconfigured
 from fluoroscope.federation.plan import read_plan
 from fluoroscope.federation.task import load_task
 from fluoroscope.scenarios.malicious_round import cast
-from fluoroscope.scenarios.malicious_server import Malice, chosen_victims, plunder
+from fluoroscope.scenarios.malicious_server import MaliciousServer, chosen_victims, run_malicious_rounds
 from tests.cli.test_cli import fluoroscope
 
 PLAN = """
@@ -69,9 +69,9 @@ def test_an_honest_server_passes_the_guard(plan):
 def test_rounds_and_victims_are_harvested(plan):
     task = load_task(read_plan(plan))
     victims = chosen_victims(task, ["client-2", "client-1"])
-    outcome = plunder(task, Malice(victims, 3, None, Peeling(), "plain sum"), guard=False, seed=0)
-    assert [each.victim for each in outcome.stolen] == ["client-2", "client-1"]
-    assert all(each.score.rate.mean > 0.9 for each in outcome.stolen)
+    outcome = run_malicious_rounds(task, MaliciousServer(victims, 3, None, Peeling(), "plain sum"), guard=False, seed=0)
+    assert [each.victim for each in outcome.recoveries] == ["client-2", "client-1"]
+    assert all(each.score.rate.mean > 0.9 for each in outcome.recoveries)
 
 
 def test_a_client_that_is_not_there_is_named(plan):

@@ -35,7 +35,7 @@ def record(buffers: bool = True) -> UpdateRecord:
 
 
 def test_a_curious_server_sees_what_the_spec_grants():
-    seen = observe(record(), SERVER, prior=torch.zeros(1, 28, 28))
+    seen = observe(record(), SERVER, public_mean=torch.zeros(1, 28, 28))
     assert torch.equal(seen.update["w"], torch.tensor([0.5, -0.5]))
     assert torch.equal(seen.buffers_after["bn"], torch.ones(1))
     assert seen.training == LocalTraining(Sgd(0.1), 1, 1)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from fluoroscope.cells import Bench, Result
+from fluoroscope.cells import CellContext, Result
 from fluoroscope.federation.plan import Plan
 from fluoroscope.federation.run import federate
 from fluoroscope.federation.store import RecordStore
@@ -40,7 +40,7 @@ class AuditCell(ABC):
         """What tells it from others of its kind and label."""
 
     @abstractmethod
-    def run(self, bench: Bench) -> Result: ...
+    def run(self, context: CellContext) -> Result: ...
 
     @property
     def id(self) -> str:

@@ -6,9 +6,15 @@ from typing import Any, ClassVar
 from fluoroscope.attacks.imprint import Peeling
 from fluoroscope.audit.cell import AuditCell
 from fluoroscope.audit.scored import score
-from fluoroscope.cells import Bench, Result
+from fluoroscope.cells import CellContext, Result
 from fluoroscope.federation.task import Task, load_task
-from fluoroscope.scenarios.malicious_server import Malice, Outcome, chosen_victims, participants, plunder
+from fluoroscope.scenarios.malicious_server import (
+    MaliciousServer,
+    Outcome,
+    chosen_victims,
+    participants,
+    run_malicious_rounds,
+)
 from fluoroscope.scores.intervals import wilson
 
 SHOWN = 6
@@ -34,21 +40,21 @@ class CraftedModel(_CraftedRound):
 
     kind: ClassVar[str] = "crafted-model"
 
-    def run(self, bench: Bench) -> Result:
+    def run(self, context: CellContext) -> Result:
         task = load_task(self.federation)
-        outcome = _round(task, self.client, guard=False, seed=bench.seed)
-        (stolen,) = outcome.stolen
-        found = stolen.score
+        outcome = _round(task, self.client, guard=False, seed=context.seed)
+        (recoveries,) = outcome.recoveries
+        found = recoveries.score
         scores = {
             "rate": score(found.rate, leakier=True),
             "recovered": score(int(found.recovered.sum()), leakier=True, n=len(found.recovered)),
             "images": score(len(found.recovered)),
-            "psnr": score(stolen.psnr, leakier=True),
-            "wrong": score(stolen.wrong),
+            "psnr": score(recoveries.psnr, leakier=True),
+            "wrong": score(recoveries.wrong),
         }
         right = found.recovered.nonzero()[:SHOWN, 0]
         truth = next(each.batch.images for each in participants(task) if each.name == self.client)
-        recovered = stolen.recovered.images[found.reconstruction[right]].clamp(0, 1)
+        recovered = recoveries.recovered.images[found.reconstruction[right]].clamp(0, 1)
         gallery = [
             {
                 "caption": f"{self.client}, image {i + 1}",
@@ -67,9 +73,9 @@ class Guard(_CraftedRound):
 
     kind: ClassVar[str] = "guard"
 
-    def run(self, bench: Bench) -> Result:
+    def run(self, context: CellContext) -> Result:
         task = load_task(self.federation)
-        outcome = _round(task, self.client, guard=True, seed=bench.seed)
+        outcome = _round(task, self.client, guard=True, seed=context.seed)
         verdicts: list[dict[str, Any]] = [
             {
                 "client": name,
@@ -78,7 +84,7 @@ class Guard(_CraftedRound):
             }
             for name, verdict in sorted(outcome.verdicts.items())
         ]
-        got = sum(int(each.score.recovered.sum()) for each in outcome.stolen)
+        got = sum(int(each.score.recovered.sum()) for each in outcome.recoveries)
         held = next(len(split.train) for split in task.clients if split.name == self.client)
         scores = {
             "refused": score(sum(verdict["refused"] for verdict in verdicts), leakier=False, n=len(verdicts)),
@@ -94,4 +100,4 @@ def _round(task: Task, client: str, guard: bool, seed: int) -> Outcome:
     split = task.clients[victim]
     steady = (split.batch_size or task.plan.training.batch_size) < len(split.train)
     neurons = max(16, 2 * len(split.train))  # three features need some even for a single image
-    return plunder(task, Malice((victim,), 1, neurons, Peeling(), "secagg+", steady), guard, seed)
+    return run_malicious_rounds(task, MaliciousServer((victim,), 1, neurons, Peeling(), "secagg+", steady), guard, seed)

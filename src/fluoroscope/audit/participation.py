@@ -8,7 +8,7 @@ import torch
 from fluoroscope.attacks.inference.participation import participation_score
 from fluoroscope.audit.cell import AuditCell, trained
 from fluoroscope.audit.scored import curve, score
-from fluoroscope.cells import Bench, Result
+from fluoroscope.cells import CellContext, Result
 from fluoroscope.federation.plan import Plan
 from fluoroscope.federation.task import load_task
 from fluoroscope.federation.views import round_view
@@ -32,20 +32,20 @@ class Participation(AuditCell):
     def settings(self) -> dict[str, Any]:
         return {"attack": "loss-difference", "client": self.target, "attacker": self.attacker, "shadow": self.shadow}
 
-    def run(self, bench: Bench) -> Result:
+    def run(self, context: CellContext) -> Result:
         scores: dict[bool, list[float]] = {True: [], False: []}
         for number in range(self.games):
-            seed = bench.seed + number
+            seed = context.seed + number
             whole = self._of(seed, away=False)
             shadow = shadow_set(load_task(whole), self.target, self.shadow, seed)
             for away in (False, True):
                 plan = self._of(seed, away)
-                store, task = trained(plan, bench.folder), load_task(plan)
+                store, task = trained(plan, context.folder), load_task(plan)
                 views = [round_view(task, store, r) for r in range(1, plan.rounds + 1)]
                 scores[away].append(participation_score(views, shadow))
-            bench.on_progress((number + 1) / self.games)
+            context.on_progress((number + 1) / self.games)
         inside, outside = (torch.tensor(scores[away], dtype=torch.float64) for away in (False, True))
-        found = roc(inside, outside, generator(bench.seed, "audit", "permutations"))
+        found = roc(inside, outside, generator(context.seed, "audit", "permutations"))
         return Result(
             {},
             notes={

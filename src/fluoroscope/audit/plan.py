@@ -8,7 +8,7 @@ from pydantic import Field, PositiveInt, model_validator
 from fluoroscope.attacks import ATTACKS
 from fluoroscope.errors import Misconfigured
 from fluoroscope.federation.plan import DefencePlan, Plan, Section, read_plan_as
-from fluoroscope.federation.settings import defended
+from fluoroscope.federation.settings import build_defences
 from fluoroscope.federation.task import Task, load_task
 from fluoroscope.findings import NO_DEFENCE
 from fluoroscope.scenarios.shadow_set import Shadow
@@ -57,7 +57,7 @@ class AuditSettings(Section):
         if len(set(self.threats)) < len(self.threats):
             raise ValueError("audit.threats names a threat twice")
         for each in self.compare:  # what cannot be built is found before anything is run
-            defended([(part.name, part.settings) for part in each.defence])
+            build_defences([(part.name, part.settings) for part in each.defence])
         for name in self.attacks:
             ATTACKS.get(name)
         return self
@@ -86,7 +86,9 @@ class AuditPlan(Plan):
 
     def federation(self, label: str) -> Plan:
         """The federation under a setting, with what the audit needs of it recorded."""
-        return self._plan(label, records={"rounds": list(self.attacked_rounds), "clients": [self.smallest.name]})
+        return self._plan(
+            label, records={"rounds": list(self.attacked_rounds), "clients": [self.reconstruction_target.name]}
+        )
 
     def game(self, label: str, attacker: str) -> Plan:
         """The federation of a game: on the same images, for as many rounds as the attacker watches."""
@@ -101,12 +103,12 @@ class AuditPlan(Plan):
         return Plan.model_validate(content)
 
     @property
-    def smallest(self) -> ClientSplit:
+    def reconstruction_target(self) -> ClientSplit:
         """Whose updates show most of each image."""
         return self._chosen(self.audit.client) or min(self._clients, key=lambda split: len(split.train))
 
     @property
-    def fullest(self) -> ClientSplit:
+    def imprint_target(self) -> ClientSplit:
         """With most images in one step, as a crafted model reads the first one best; else with most images."""
         if chosen := self._chosen(self.audit.client):
             return chosen
@@ -114,7 +116,7 @@ class AuditPlan(Plan):
         return max(one_step or self._clients, key=lambda split: len(split.train))
 
     @property
-    def odd(self) -> ClientSplit:
+    def inference_target(self) -> ClientSplit:
         """The client whose classes differ most from the others', among those with a fair share of the images."""
         if chosen := self._chosen(self.audit.target):
             return chosen

@@ -8,10 +8,10 @@ from torch import Tensor
 
 from fluoroscope.attacks import ATTACKS, Attack
 from fluoroscope.attacks.common.checkpoint import Checkpoint
-from fluoroscope.attacks.gradient_inversion.single_step import guessable
+from fluoroscope.attacks.gradient_inversion.single_step import as_single_step_if_long
 from fluoroscope.audit.cell import AuditCell, trained
 from fluoroscope.audit.scored import curve, score
-from fluoroscope.cells import Bench, Result
+from fluoroscope.cells import CellContext, Result
 from fluoroscope.errors import Unsupported
 from fluoroscope.federation.task import Task, load_task
 from fluoroscope.rng import generator
@@ -49,9 +49,9 @@ class Reconstruction(AuditCell):
     def attack(self) -> Attack:
         return ATTACKS.get(self.attack_name)
 
-    def run(self, bench: Bench) -> Result:
+    def run(self, context: CellContext) -> Result:
         plan = self.federation
-        store, task = trained(plan, bench.folder), load_task(plan)
+        store, task = trained(plan, context.folder), load_task(plan)
         if not task.partition.auxiliary:
             raise Unsupported("the attacker's prior needs public images: set partition.auxiliary in the plan.")
         before = store.global_state(self.round - 1)
@@ -65,19 +65,19 @@ class Reconstruction(AuditCell):
         batch_size, prior = split.batch_size or plan.training.batch_size, federation.prior
         seen = []
         for i, truth in enumerate(clients):
-            rng = generator(bench.seed, "audit", "client", self.client, i)
+            rng = generator(context.seed, "audit", "client", self.client, i)
             record = federation.update(self.round, truth, batch_size, rng, self.client)
-            seen.append(guessable(observe(record, THREATS.get("curious-server"), prior)))
+            seen.append(as_single_step_if_long(observe(record, THREATS.get("curious-server"), prior)))
         guesses = self.attack.run(
             seen,
-            generator(bench.seed, "audit", "attack"),
-            lambda i, n: bench.on_progress((i + 1) / n),
-            Checkpoint(bench.checkpoint),
+            generator(context.seed, "audit", "attack"),
+            lambda i, n: context.on_progress((i + 1) / n),
+            Checkpoint(context.checkpoint),
         )
         images = [guess.images.cpu() for guess in guesses]
         leaked = [rdlv(guess, client.images, prior) for guess, client in zip(images, clients, strict=True)]
         hits = [identified(task, guess, client, (1,))[0] for guess, client in zip(images, clients, strict=True)]
-        rng = generator(bench.seed, "audit", "bootstrap")
+        rng = generator(context.seed, "audit", "bootstrap")
         held = sum(map(len, clients))
         recognised = round(sum(hit * len(client) for hit, client in zip(hits, clients, strict=True)))
         chance = identified_by_chance(task, clients[0], len(images[0]))
@@ -110,7 +110,7 @@ class Reconstruction(AuditCell):
             },
             notes={
                 "scores": scores,
-                "curves": _map(task, originals, found, generator(bench.seed, "audit", "t-sne")),
+                "curves": _map(task, originals, found, generator(context.seed, "audit", "t-sne")),
                 "gallery": gallery,
                 "stand_ins": stand_ins,
             },

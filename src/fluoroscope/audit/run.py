@@ -22,7 +22,7 @@ OnProgress = Callable[[float, int, str], None]
 
 
 @dataclass(frozen=True)
-class Intended:
+class PlannedCells:
     """What will be run, and what will not."""
 
     cells: tuple[AuditCell, ...]
@@ -54,7 +54,7 @@ class Intended:
         return {"cells": cells, "minutes": self.expected.minutes, "workers": self.expected.workers}
 
 
-def intend(plan: AuditPlan, out: Path) -> Intended:
+def plan_cells(plan: AuditPlan, out: Path) -> PlannedCells:
     """The cells and about how long they take; those beyond the budget are left out, the last ones first.
 
     What is finished in `out` takes no time.
@@ -63,7 +63,7 @@ def intend(plan: AuditPlan, out: Path) -> Intended:
     finished = {cell.id for cell in cells if store.has(key(cell, plan.seed))}
     expected = forecast(plan, [cell for cell in cells if cell.id not in finished], cores())
     expected = replace(expected, seconds={**dict.fromkeys(finished, 0.0), **expected.seconds})
-    return Intended(tuple(cells), tuple(expected.within(cells, plan.audit.budget_minutes)), expected)
+    return PlannedCells(tuple(cells), tuple(expected.within(cells, plan.audit.budget_minutes)), expected)
 
 
 def audit(
@@ -71,11 +71,11 @@ def audit(
     out: Path,
     engine: Engine = LOCAL,
     on_progress: OnProgress = lambda done, cells, what: None,
-    intended: Intended | None = None,
+    intended: PlannedCells | None = None,
 ) -> Audit:
     """Run what the plan asks for into `out`; what is finished there is not run again."""
     began = time.monotonic()
-    what = intended or intend(plan, out)
+    what = intended or plan_cells(plan, out)
     out.mkdir(parents=True, exist_ok=True)
     until = began + 60 * plan.audit.budget_minutes
     ended = run_cells(what.kept, plan.seed, out, engine, on_progress, keep_failures=True, until=until)

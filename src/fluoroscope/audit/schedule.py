@@ -39,12 +39,12 @@ def cells_of(plan: AuditPlan) -> list[AuditCell]:
         found.append(Utility(label, content))
         if "curious-server" in threats and not encrypted:
             found += [
-                Reconstruction(label, content, attack, plan.smallest.name, r, plan.audit.victims)
+                Reconstruction(label, content, attack, plan.reconstruction_target.name, r, plan.audit.victims)
                 for r in plan.attacked_rounds
                 for attack in plan.audit.attacks
             ]
         if "malicious-server" in threats and label == NO_DEFENCE:
-            victim = plan.fullest
+            victim = plan.imprint_target
             batch = victim.batch_size or plan.training.batch_size
             steps = plan.training.epochs * -(-len(victim.train) // batch)
             found += [part(label, content, victim.name, steps) for part in (CraftedModel, Guard)]
@@ -54,7 +54,7 @@ def cells_of(plan: AuditPlan) -> list[AuditCell]:
 
 
 def _game(plan: AuditPlan, label: str) -> Participation:
-    target = plan.odd.name
+    target = plan.inference_target.name
     others = [split for split in plan.task.clients if split.name != target]
     if len(others) < 2:
         raise Misconfigured(

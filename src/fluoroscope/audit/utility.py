@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from fluoroscope.audit.cell import AuditCell, trained
 from fluoroscope.audit.scored import curve, score
-from fluoroscope.cells import Bench, Result
+from fluoroscope.cells import CellContext, Result
 from fluoroscope.federation.store import RecordStore
 from fluoroscope.scores.intervals import wilson
 
@@ -22,8 +22,8 @@ class Utility(AuditCell):
         plan = self.federation
         return {"model": plan.model.name, "strategy": plan.strategy.name, "rounds": plan.rounds}
 
-    def run(self, bench: Bench) -> Result:
-        store = trained(self.federation, bench.folder)
+    def run(self, context: CellContext) -> Result:
+        store = trained(self.federation, context.folder)
         result = json.loads((store.folder / "result.json").read_text())
         tested = (
             result["best"] or result["last"]

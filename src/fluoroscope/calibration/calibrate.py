@@ -18,7 +18,7 @@ from fluoroscope.errors import BadInput
 from fluoroscope.federation.plan import DefencePlan, Plan, parse_plan, read_plan
 from fluoroscope.federation.privacy import claimed
 from fluoroscope.federation.run import federate
-from fluoroscope.federation.settings import defended
+from fluoroscope.federation.settings import build_defences
 from fluoroscope.federation.store import RecordStore
 from fluoroscope.federation.task import load_task
 from fluoroscope.scores.intervals import Interval
@@ -115,7 +115,7 @@ def check(bench: Bench, name: str, given: Mapping[str, Any]) -> None:
     knob = knob_of(name)
     if knob.setting in given:
         raise BadInput(f"{name}:{knob.setting} is what is searched for; leave it out.")
-    defence = defended([(name, {**OTHERS.get(name, {}), **given, knob.setting: _value(knob, knob.strong)})])
+    defence = build_defences([(name, {**OTHERS.get(name, {}), **given, knob.setting: _value(knob, knob.strong)})])
     if defence.training is not None:
         defence.training.check(load_task(bench.plan).model)
 
@@ -177,7 +177,7 @@ def _point(bench: Bench, evidence: Evidence, name: str, settings: Mapping[str, A
     """Attack after attack, until one of them is not stopped."""
     found = []
     for attack_name, attack in how.attacks.items():
-        measured = _measured(bench, evidence, name, settings, defended([(name, settings)]), attack, how)
+        measured = _measured(bench, evidence, name, settings, build_defences([(name, settings)]), attack, how)
         safe = how.target.met_by(_scored(measured, how))
         found.append(Point(name, settings, measured, safe, attack_name))
         if not safe:

@@ -1,6 +1,6 @@
 """Cells: settings with a result each, run on cores or on a cluster, kept when they are finished, never run twice."""
 
-from fluoroscope.cells.cell import Bench, Cell, Result
+from fluoroscope.cells.cell import Cell, CellContext, Result
 from fluoroscope.cells.engine import LOCAL, ONE_BY_ONE, Engine, OnProgress, Outcome, engine_of, run_cells
 from fluoroscope.cells.local import Local
 from fluoroscope.cells.on_ray import Ray
@@ -9,8 +9,8 @@ from fluoroscope.cells.store import CellStore, key
 __all__ = [
     "LOCAL",
     "ONE_BY_ONE",
-    "Bench",
     "Cell",
+    "CellContext",
     "CellStore",
     "Engine",
     "Local",

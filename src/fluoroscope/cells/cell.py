@@ -22,7 +22,7 @@ class Result:
 
 
 @dataclass(frozen=True)
-class Bench:
+class CellContext:
     """Where a cell works: a seed, a folder that later cells find again, and someone to tell how far it is."""
 
     seed: int
@@ -52,4 +52,4 @@ class Cell(Protocol):
         """The columns of its row."""
         ...
 
-    def run(self, bench: Bench) -> Result: ...
+    def run(self, bench: CellContext) -> Result: ...

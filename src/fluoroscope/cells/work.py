@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-from fluoroscope.cells.cell import Bench, Cell, Result
+from fluoroscope.cells.cell import Cell, CellContext, Result
 from fluoroscope.errors import FluoroscopeError, Misconfigured
 
 ATTEMPTS = 2
@@ -67,7 +67,7 @@ def work(job: Job, tell: Callable[[float], None], threads: int | None) -> Ended:
     began = time.perf_counter()
     try:
         with _limited(threads):
-            result = job.cell.run(Bench(job.seed, job.folder, job.checkpoint, tell))
+            result = job.cell.run(CellContext(job.seed, job.folder, job.checkpoint, tell))
     except Exception as problem:
         return Failed(problem)
     return Finished(result, time.perf_counter() - began)

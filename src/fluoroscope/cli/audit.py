@@ -63,14 +63,14 @@ def run(
     as_json: bool,
 ) -> None:
     """Say what will be done, do it, and tell what came of it."""
-    from fluoroscope.audit import audit, intend
+    from fluoroscope.audit import audit, plan_cells
     from fluoroscope.cells import LOCAL
     from fluoroscope.report.audit_report import write_report
     from fluoroscope.report.browser import print_pdf
     from fluoroscope.report.traced import plain
 
     chosen = options.cell_engine(engine, workers) or LOCAL
-    intended = intend(plan, out)
+    intended = plan_cells(plan, out)
     rows = [
         {
             "what": cell.kind,

@@ -13,10 +13,10 @@ from fluoroscope.federation.plan import Plan
 def run(plan: Plan, out: Path, engine: str, device: str, threads: int | None) -> tuple[Path, dict[str, Any]]:
     """Train, then write the page and its data; gives the page's path and the data."""
     # Flower and torch take seconds to import: `--help` should not wait for them.
-    from fluoroscope.audit import federation_page, federation_summary
     from fluoroscope.federation.run import federate
     from fluoroscope.federation.store import RecordStore
     from fluoroscope.federation.task import load_task
+    from fluoroscope.report.federation_page import federation_page, federation_summary
 
     options.use(device, threads)
     begun = RecordStore(out)

@@ -44,7 +44,13 @@ def add_to(app: typer.Typer) -> None:
         from fluoroscope.attacks.imprint import Adjacent, Peeling
         from fluoroscope.federation.plan import read_plan
         from fluoroscope.federation.task import load_task
-        from fluoroscope.scenarios.malicious_server import Malice, chosen_victims, plunder, row, write_outcome
+        from fluoroscope.scenarios.malicious_server import (
+            MaliciousServer,
+            chosen_victims,
+            row,
+            run_malicious_rounds,
+            write_outcome,
+        )
 
         options.use("cpu", threads)
         for what, value, known in (("decoder", decoder, DECODERS), ("aggregation", aggregation, tuple(SUMS))):
@@ -56,7 +62,7 @@ def add_to(app: typer.Typer) -> None:
         victims = chosen_victims(task, victim or [])
         training = read.training
         held = len(task.clients[victims[0]].train)
-        malice = Malice(
+        server = MaliciousServer(
             victims,
             rounds,
             neurons,
@@ -65,14 +71,14 @@ def add_to(app: typer.Typer) -> None:
             steady=(task.clients[victims[0]].batch_size or training.batch_size) < held,
         )
         with bar("medileak") as tell:
-            outcome = plunder(task, malice, guard, read.seed, tell)
+            outcome = run_malicious_rounds(task, server, guard, read.seed, tell)
         where = out or Path("runs") / f"{plan.stem}-medileak"
         title = f"{plan.name}: recovered under {aggregation}, lr {training.lr:g}, {training.epochs} local epochs"
         files = write_outcome(outcome, task, title, where)
         if as_json:
             console.print_json({**outcome.plain(), "files": {kind: str(path) for kind, path in files.items()}})
-        elif outcome.stolen:
-            console.print_table("what the server took", [row(each) for each in outcome.stolen])
+        elif outcome.recoveries:
+            console.print_table("what the server took", [row(each) for each in outcome.recoveries])
         said = {verdict.summary: name for name, verdict in reversed(outcome.verdicts.items())}
         for summary, name in said.items() if not as_json else ():  # clients with the same reasons speak once
             console.say(f"{name} {summary}")

@@ -14,17 +14,24 @@ from fluoroscope.defences import (  # noqa: F401  # each file enters itself in t
     quantisation,
 )
 from fluoroscope.defences.chain import Chain, chain
-from fluoroscope.defences.contract import AroundTraining, Defence, OnCohort, OnUpdate, Participation, Released
+from fluoroscope.defences.contract import (
+    Defence,
+    Participation,
+    Released,
+    ServerDefence,
+    TrainingDefence,
+    UpdateDefence,
+)
 from fluoroscope.defences.registry import DEFENCES
 
 __all__ = [
     "DEFENCES",
-    "AroundTraining",
     "Chain",
     "Defence",
-    "OnCohort",
-    "OnUpdate",
     "Participation",
     "Released",
+    "ServerDefence",
+    "TrainingDefence",
+    "UpdateDefence",
     "chain",
 ]

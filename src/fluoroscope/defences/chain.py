@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import torch
 
-from fluoroscope.defences.contract import AroundTraining, Defence, OnCohort, OnUpdate, Participation
+from fluoroscope.defences.contract import Defence, Participation, ServerDefence, TrainingDefence, UpdateDefence
 from fluoroscope.defences.homomorphic import HomomorphicEncryption
 from fluoroscope.errors import Misconfigured
 from fluoroscope.types import NO_CLAIM, PrivacyClaim, UpdateRecord
@@ -20,14 +20,14 @@ class Chain:
     parts: tuple[Defence, ...] = ()
 
     @property
-    def training(self) -> AroundTraining | None:
+    def training(self) -> TrainingDefence | None:
         """What stands in for plain training."""
-        return next((part for part in self.parts if isinstance(part, AroundTraining)), None)
+        return next((part for part in self.parts if isinstance(part, TrainingDefence)), None)
 
     @property
-    def cohort(self) -> OnCohort | None:
+    def cohort(self) -> ServerDefence | None:
         """What stands at the server."""
-        return next((part for part in self.parts if isinstance(part, OnCohort)), None)
+        return next((part for part in self.parts if isinstance(part, ServerDefence)), None)
 
     @property
     def encryption(self) -> HomomorphicEncryption | None:
@@ -41,7 +41,7 @@ class Chain:
     def send(self, record: UpdateRecord, rng: torch.Generator) -> UpdateRecord:
         """The record after every part that changes what leaves."""
         for part in self.parts:
-            if isinstance(part, OnUpdate):
+            if isinstance(part, UpdateDefence):
                 record = part.send(record, rng)
         return record
 
@@ -87,13 +87,15 @@ def chain(*defences: Defence) -> Chain:
 
 
 def _seam(part: Defence) -> int:
-    if isinstance(part, AroundTraining):
+    if isinstance(part, TrainingDefence):
         return 0
-    if isinstance(part, OnUpdate):
+    if isinstance(part, UpdateDefence):
         return 1
-    if isinstance(part, OnCohort):
+    if isinstance(part, ServerDefence):
         return 2
-    raise Misconfigured(f"{part!r} stands at none of the three seams: it needs train, send, or received and released.")
+    raise Misconfigured(
+        f"{part!r} stands at none of the three seams: it needs train, send, or clip_update and noise_aggregate."
+    )
 
 
 def _name(part: Defence) -> str:

@@ -7,8 +7,8 @@ import torch
 from fluoroscope.defences.accounting import DELTA, epsilon, gaussian
 from fluoroscope.defences.clipping import clipped
 from fluoroscope.defences.contract import Participation, sent
+from fluoroscope.defences.range_checks import above
 from fluoroscope.defences.registry import DEFENCES
-from fluoroscope.defences.settings import above
 from fluoroscope.errors import Misconfigured
 from fluoroscope.types import PrivacyClaim, UpdateRecord
 

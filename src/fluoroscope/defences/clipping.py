@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from fluoroscope.defences.contract import Participation, norm, sent
+from fluoroscope.defences.range_checks import above
 from fluoroscope.defences.registry import DEFENCES
-from fluoroscope.defences.settings import above
 from fluoroscope.types import PrivacyClaim, State, UpdateRecord
 
 

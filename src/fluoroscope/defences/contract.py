@@ -32,7 +32,7 @@ class Defence(Protocol):
 
 
 @runtime_checkable
-class AroundTraining(Defence, Protocol):
+class TrainingDefence(Defence, Protocol):
     """Stands in for the client's plain training."""
 
     def check(self, model: nn.Module) -> None:
@@ -47,7 +47,7 @@ class AroundTraining(Defence, Protocol):
 
 
 @runtime_checkable
-class OnUpdate(Defence, Protocol):
+class UpdateDefence(Defence, Protocol):
     """Changes what leaves the client."""
 
     def send(self, record: UpdateRecord, rng: torch.Generator) -> UpdateRecord:
@@ -67,7 +67,7 @@ class Released:
 
 
 @runtime_checkable
-class OnCohort(Defence, Protocol):
+class ServerDefence(Defence, Protocol):
     """Stands at an honest server, between the updates that arrive and the model that goes out."""
 
     @property
@@ -75,12 +75,12 @@ class OnCohort(Defence, Protocol):
         """Whether the noise enters the mean, before the strategy's own optimiser, or the model that leaves it."""
         ...
 
-    def received(self, update: State) -> dict[str, Tensor]:
+    def clip_update(self, update: State) -> dict[str, Tensor]:
         """One client's update as it may enter the mean."""
         ...
 
-    def released(self, update: State, cohort: Sequence[State], rng: torch.Generator) -> Released:
-        """The aggregated update as it may leave, given what `received` made of each client's."""
+    def noise_aggregate(self, update: State, cohort: Sequence[State], rng: torch.Generator) -> Released:
+        """The aggregated update as it may leave, given what `clip_update` made of each client's."""
         ...
 
 

@@ -13,8 +13,8 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from fluoroscope.defences.accounting import DELTA, epsilon, sampled_gaussian
 from fluoroscope.defences.contract import Participation
+from fluoroscope.defences.range_checks import above, at_least
 from fluoroscope.defences.registry import DEFENCES
-from fluoroscope.defences.settings import above, at_least
 from fluoroscope.errors import Unsupported
 from fluoroscope.rng import seeded_globals
 from fluoroscope.types import LocalTraining, PrivacyClaim, PrivateBatch, Sgd, State

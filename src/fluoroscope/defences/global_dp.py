@@ -10,8 +10,8 @@ from fluoroscope.defences.accounting import DELTA, epsilon, gaussian
 from fluoroscope.defences.clipping import clipped
 from fluoroscope.defences.contract import Participation, Released
 from fluoroscope.defences.distance import distance
+from fluoroscope.defences.range_checks import above, at_least
 from fluoroscope.defences.registry import DEFENCES
-from fluoroscope.defences.settings import above, at_least
 from fluoroscope.types import PrivacyClaim, State
 
 
@@ -45,10 +45,10 @@ class GlobalDp:
         spent = epsilon(gaussian(effective, participation.rounds), self.delta)
         return PrivacyClaim(spent, self.delta, "client", "a client added or removed; not against the server")
 
-    def received(self, update: State) -> dict[str, Tensor]:
+    def clip_update(self, update: State) -> dict[str, Tensor]:
         return clipped(update, self.clip)
 
-    def released(self, update: State, cohort: Sequence[State], rng: torch.Generator) -> Released:
+    def noise_aggregate(self, update: State, cohort: Sequence[State], rng: torch.Generator) -> Released:
         noise = self.multiplier * self.clip / len(cohort)
         return Released(noised(update, noise, rng), noise, distance(cohort))
 

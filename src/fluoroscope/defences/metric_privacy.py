@@ -13,8 +13,8 @@ from fluoroscope.defences.clipping import clipped
 from fluoroscope.defences.contract import Participation, Released
 from fluoroscope.defences.distance import Layers, distance
 from fluoroscope.defences.global_dp import noised
+from fluoroscope.defences.range_checks import above, at_least
 from fluoroscope.defences.registry import DEFENCES
-from fluoroscope.defences.settings import above, at_least
 from fluoroscope.errors import Misconfigured
 from fluoroscope.types import PrivacyClaim, State
 
@@ -57,10 +57,10 @@ class MetricPrivacy:
             "is computed from the clients' data and is not itself protected"
         )
 
-    def received(self, update: State) -> dict[str, Tensor]:
+    def clip_update(self, update: State) -> dict[str, Tensor]:
         return clipped(update, self.clip)
 
-    def released(self, update: State, cohort: Sequence[State], rng: torch.Generator) -> Released:
+    def noise_aggregate(self, update: State, cohort: Sequence[State], rng: torch.Generator) -> Released:
         apart = distance(cohort, self.layers)
         if not apart:  # identical clients: nobody can be told from another
             return Released(dict(update), 0.0, apart)

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from fluoroscope.defences.contract import Participation
+from fluoroscope.defences.range_checks import at_least, between
 from fluoroscope.defences.registry import DEFENCES
-from fluoroscope.defences.settings import at_least, between
 from fluoroscope.types import PrivacyClaim, State, UpdateRecord
 
 

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from fluoroscope.defences.contract import Participation, sent
+from fluoroscope.defences.range_checks import between
 from fluoroscope.defences.registry import DEFENCES
-from fluoroscope.defences.settings import between
 from fluoroscope.types import PrivacyClaim, UpdateRecord
 
 

@@ -12,11 +12,11 @@ from torch import Tensor
 from fluoroscope.defences.homomorphic import public_context
 from fluoroscope.federation.encrypted import SEALED, received_parts, sealed_record
 from fluoroscope.federation.evaluation import evaluate
-from fluoroscope.federation.home import keep, with_home
 from fluoroscope.federation.local_training import local_training
 from fluoroscope.federation.messages import to_arrays, to_state
 from fluoroscope.federation.plan import Plan
 from fluoroscope.federation.task import Task, load_task
+from fluoroscope.federation.withheld import merge_local_state, save_local_state
 from fluoroscope.scores.utility import Utility
 from fluoroscope.types import State, UpdateRecord
 
@@ -40,9 +40,9 @@ def client_app(plan_of: Callable[[Context], Plan], device: str = "cpu", threads:
     def train(message: Message, context: Context) -> Message:
         task, client = _task(context), _client(context)
         config: ConfigRecord = message.content["config"]  # type: ignore[assignment]
-        before = _opened(task, message, with_home(context, _received(message, device)))
+        before = _opened(task, message, merge_local_state(context, _received(message, device)))
         trained = train_and_defend(task, client, config, before)
-        keep(context, trained.after, [*trained.sent, *trained.sealed])
+        save_local_state(context, trained.after, [*trained.sent, *trained.sealed])
         metrics = MetricRecord({"num-examples": len(task.clients[client].train), "loss": trained.loss})
         records: dict[str, object] = {"arrays": to_arrays(trained.sent), "metrics": metrics}
         if task.defence.encryption is not None:
@@ -55,7 +55,7 @@ def client_app(plan_of: Callable[[Context], Plan], device: str = "cpu", threads:
         held = task.validation_batch(client)
         if not len(held):  # nothing to say: counts for nothing in a mean
             return _reply(message, context, {"metrics": MetricRecord(dict.fromkeys(("num-examples", *KEYS), 0.0))})
-        state = _opened(task, message, with_home(context, _received(message, device)))
+        state = _opened(task, message, merge_local_state(context, _received(message, device)))
         scored = evaluate(task.model, state, held)
         metrics = MetricRecord({"num-examples": scored["images"], **{k: float(v) for k, v in scored.items()}})  # type: ignore[arg-type]
         return _reply(message, context, {"metrics": metrics})

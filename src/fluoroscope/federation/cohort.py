@@ -8,7 +8,7 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvgM, Strategy
 from torch import Tensor
 
-from fluoroscope.defences import OnCohort, Released
+from fluoroscope.defences import Released, ServerDefence
 from fluoroscope.federation.messages import to_arrays, to_state
 from fluoroscope.federation.wrapper import Wrapper, innermost
 from fluoroscope.rng import generator
@@ -18,10 +18,10 @@ NOISE, DISTANCE = "cohort-noise", "cohort-distance"
 """What the round's metrics say of it."""
 
 
-class DefendedCohort(Wrapper):
+class DefendedStrategy(Wrapper):
     """Stands inside the averaging of buffers, so buffers are neither clipped nor noised (spec section 4)."""
 
-    def __init__(self, inner: Strategy, defence: OnCohort, seed: int) -> None:
+    def __init__(self, inner: Strategy, defence: ServerDefence, seed: int) -> None:
         super().__init__(inner)
         self.defence, self.seed = defence, seed
         self._before: dict[str, Tensor] = {}
@@ -42,20 +42,20 @@ class DefendedCohort(Wrapper):
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         replies = list(replies)
         places = [(reply.content, key) for reply in replies for key in list(reply.content.array_records)]
-        cohort = [self.defence.received(self._change(to_state(content[key]))) for content, key in places]  # type: ignore[arg-type]
+        cohort = [self.defence.clip_update(self._change(to_state(content[key]))) for content, key in places]  # type: ignore[arg-type]
         rng = generator(self.seed, "cohort defence", "round", server_round)
         # The same noise on every client's update is that noise on their mean.
         nothing = {name: torch.zeros_like(value) for name, value in self._before.items()}
-        early = self.defence.released(nothing, cohort, rng) if self.defence.before_optimiser and cohort else None
+        early = self.defence.noise_aggregate(nothing, cohort, rng) if self.defence.before_optimiser and cohort else None
         for (content, key), update in zip(places, cohort, strict=True):
             content[key] = to_arrays(self._moved(update if early is None else _sum(update, early.update)))
         arrays, metrics = self.inner.aggregate_train(server_round, replies)
         if arrays is None:
             return None, metrics
         change = self._change(to_state(arrays))
-        released = early or self.defence.released(change, cohort, rng)
-        left = arrays if early else to_arrays(self._moved(released.update))
-        return left, _told(metrics, released)
+        noise_aggregate = early or self.defence.noise_aggregate(change, cohort, rng)
+        left = arrays if early else to_arrays(self._moved(noise_aggregate.update))
+        return left, _told(metrics, noise_aggregate)
 
     def _change(self, state: State) -> dict[str, Tensor]:
         return {name: value - self._before[name] for name, value in state.items()}
@@ -68,5 +68,5 @@ def _sum(a: State, b: State) -> dict[str, Tensor]:
     return {name: value + b[name] for name, value in a.items()}
 
 
-def _told(metrics: MetricRecord | None, released: Released) -> MetricRecord:
-    return MetricRecord({**(metrics or {}), NOISE: released.noise, DISTANCE: released.distance})
+def _told(metrics: MetricRecord | None, noise_aggregate: Released) -> MetricRecord:
+    return MetricRecord({**(metrics or {}), NOISE: noise_aggregate.noise, DISTANCE: noise_aggregate.distance})

@@ -14,10 +14,9 @@ from fluoroscope import strict_json
 from fluoroscope.defences.fed_bn import FedBn
 from fluoroscope.errors import Misconfigured
 from fluoroscope.federation.buffers import AveragedBuffers
-from fluoroscope.federation.cohort import DefendedCohort
+from fluoroscope.federation.cohort import DefendedStrategy
 from fluoroscope.federation.encrypted import EncryptedSum, check_encryption
 from fluoroscope.federation.evaluation import evaluate, with_statistics_of
-from fluoroscope.federation.home import KeptAtHome
 from fluoroscope.federation.local_training import local_training
 from fluoroscope.federation.messages import to_arrays
 from fluoroscope.federation.plan import Plan
@@ -27,6 +26,7 @@ from fluoroscope.federation.recorder import Recorder
 from fluoroscope.federation.store import RecordStore, RunHeader
 from fluoroscope.federation.strategies import build_strategy, restore_server_state
 from fluoroscope.federation.task import Task, load_task
+from fluoroscope.federation.withheld import FillWithheld
 from fluoroscope.rng import generator
 
 TIMEOUT = 24 * 3600.0
@@ -64,8 +64,8 @@ def serve(grid: Grid, plan: Plan, out: Path, device: str, progress: Progress) ->
 def _defended(strategy: Strategy, task: Task) -> Strategy:
     """From the inside: the strategy, the cohort's defence, buffers averaged apart, what stayed at home filled in."""
     if task.defence.cohort is not None:
-        strategy = DefendedCohort(strategy, task.defence.cohort, task.plan.seed)
-    whole: Strategy = KeptAtHome(AveragedBuffers(strategy, task.buffer_names))
+        strategy = DefendedStrategy(strategy, task.defence.cohort, task.plan.seed)
+    whole: Strategy = FillWithheld(AveragedBuffers(strategy, task.buffer_names))
     return whole if task.defence.encryption is None else EncryptedSum(whole)
 
 

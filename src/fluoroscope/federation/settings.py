@@ -12,7 +12,7 @@ from fluoroscope.errors import Misconfigured
 T = TypeVar("T")
 
 
-def made(kind: type[T], what: str, settings: Mapping[str, Any]) -> T:
+def build_part(kind: type[T], what: str, settings: Mapping[str, Any]) -> T:
     """The dataclass `kind` with these settings; the first that is wrong is named, as `what` and its key."""
     known = [field.name for field in fields(kind)]  # type: ignore[arg-type]  # every kind of part is a dataclass
     if unknown := sorted(set(settings) - set(known)):
@@ -27,11 +27,11 @@ def made(kind: type[T], what: str, settings: Mapping[str, Any]) -> T:
         raise Misconfigured(f"{what}: {where}: {first['msg']}, not {first['input']!r}.") from problem
 
 
-def defended(parts: Sequence[tuple[str, Mapping[str, Any]]]) -> Chain:
+def build_defences(parts: Sequence[tuple[str, Mapping[str, Any]]]) -> Chain:
     """The named defences with their settings, stacked."""
 
     def one(name: str, settings: Mapping[str, Any]) -> Defence:
         kind: type[Defence] = DEFENCES.get(name)
-        return made(kind, f"defence {name}", settings)
+        return build_part(kind, f"defence {name}", settings)
 
     return chain(*(one(name, settings) for name, settings in parts))

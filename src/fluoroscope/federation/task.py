@@ -14,7 +14,7 @@ from fluoroscope.data.partition import PARTITIONS, Partitioner
 from fluoroscope.defences import Chain
 from fluoroscope.errors import Misconfigured
 from fluoroscope.federation.plan import Plan
-from fluoroscope.federation.settings import defended, made
+from fluoroscope.federation.settings import build_defences, build_part
 from fluoroscope.models import build
 from fluoroscope.rng import derive, generator
 from fluoroscope.types import (
@@ -62,7 +62,7 @@ class Task:
 
     @cached_property
     def defence(self) -> Chain:
-        return defended([(part.name, part.settings) for part in self.plan.defence])
+        return build_defences([(part.name, part.settings) for part in self.plan.defence])
 
     @cached_property
     def sealed_names(self) -> list[str]:
@@ -128,7 +128,7 @@ class Task:
 
 def partitioner(name: str, settings: dict[str, Any]) -> Partitioner:
     """The named way to split, with settings from a plan or a command line."""
-    return made(PARTITIONS.get(name), f"partition {name}", settings)
+    return build_part(PARTITIONS.get(name), f"partition {name}", settings)
 
 
 def divide(images: ImageSet, name: str, settings: dict[str, Any], seed: int) -> Partition:

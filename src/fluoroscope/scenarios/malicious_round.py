@@ -65,7 +65,7 @@ def _share(patients: list[list[int]], count: int) -> list[int]:
 
 
 @dataclass(frozen=True, eq=False)
-class Stolen:
+class RecoveryResult:
     """What a malicious server has after one round, and how right it is."""
 
     victim: str
@@ -88,7 +88,7 @@ class Stolen:
         return _mean(self.score.ssim[self.score.recovered])
 
 
-def steal(
+def malicious_round(
     agreed: Architecture,
     state: State | None,
     participants: Sequence[Participant],
@@ -101,7 +101,7 @@ def steal(
     server_round: int = 1,
     settings: SecAgg | None = None,
     mods: Sequence[Mod] = (),
-) -> Stolen:
+) -> RecoveryResult:
     """Craft, send, sum, recover. The attack sees the sum and what it crafted; the truth only scores it."""
     target = participants[victim]
     rng = generator(seed, "p2", "craft", server_round)
@@ -127,13 +127,13 @@ def steal(
     return scored(target, found, summed - began, ended - summed)
 
 
-def scored(target: Participant, found: Recovered, round_seconds: float, seconds: float) -> Stolen:
+def scored(target: Participant, found: Recovered, round_seconds: float, seconds: float) -> RecoveryResult:
     """What was found against the victim's images."""
     score = recovery(found.images, target.batch.images)
     right = torch.zeros(len(found), dtype=torch.bool)
     right[score.reconstruction[score.recovered]] = True
     sure = int((~right & (found.confidence > SURE)).sum())
-    return Stolen(target.name, found, score, int((~right).sum()), sure, round_seconds, seconds)
+    return RecoveryResult(target.name, found, score, int((~right).sum()), sure, round_seconds, seconds)
 
 
 def _own_state(crafted: Crafted, target: Participant, seed: int, server_round: int) -> dict[str, Tensor]:

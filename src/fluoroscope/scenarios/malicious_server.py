@@ -16,13 +16,13 @@ from fluoroscope.federation.guard import Mod, Next, guard_mod
 from fluoroscope.federation.secure_aggregation import Participant
 from fluoroscope.federation.task import Task
 from fluoroscope.report.figures import Tile, gallery, write
-from fluoroscope.scenarios.malicious_round import Aggregation, Decoder, Stolen, scored, steal
+from fluoroscope.scenarios.malicious_round import Aggregation, Decoder, RecoveryResult, malicious_round, scored
 
 SHOWN = 6
 
 
 @dataclass(frozen=True, eq=False)
-class Malice:
+class MaliciousServer:
     """What the server does."""
 
     victims: tuple[int, ...]
@@ -39,7 +39,7 @@ class Malice:
 class Outcome:
     """How it ended."""
 
-    stolen: tuple[Stolen, ...]
+    recoveries: tuple[RecoveryResult, ...]
     """For each victim everything that was harvested from it; empty where the clients refused."""
     refused: str
     """What the clients said; empty where nobody refused."""
@@ -50,12 +50,12 @@ class Outcome:
         """As data: what `--json` prints and findings.json holds."""
         return {
             "refused": self.refused or None,
-            "victims": [row(each) for each in self.stolen],
+            "victims": [row(each) for each in self.recoveries],
             "verdicts": {name: verdict.plain() for name, verdict in self.verdicts.items()},
         }
 
 
-def row(each: Stolen) -> dict[str, Any]:
+def row(each: RecoveryResult) -> dict[str, Any]:
     """One victim's line."""
     score = each.score
     return {
@@ -84,8 +84,12 @@ def participants(task: Task) -> list[Participant]:
     return found
 
 
-def plunder(
-    task: Task, malice: Malice, guard: bool, seed: int, tell: Callable[[int, int, str], None] = lambda i, n, what: None
+def run_malicious_rounds(
+    task: Task,
+    server: MaliciousServer,
+    guard: bool,
+    seed: int,
+    tell: Callable[[int, int, str], None] = lambda i, n, what: None,
 ) -> Outcome:
     """Rounds of crafted models through secure aggregation; with the guard on, clients look at a model first."""
     if not task.partition.auxiliary:
@@ -94,29 +98,29 @@ def plunder(
     auxiliary = task.images.batch.subset(task.partition.auxiliary)
     verdicts: dict[str, Verdict] = {}
     mods = [_guards(task, everyone, verdicts)] if guard else []
-    parts: dict[int, list[Stolen]] = {}
-    for number in range(malice.rounds):
-        victim = malice.victims[number % len(malice.victims)]
+    parts: dict[int, list[RecoveryResult]] = {}
+    for number in range(server.rounds):
+        victim = server.victims[number % len(server.victims)]
         target = everyone[victim]
-        tell(number, malice.rounds, f"round {number + 1}: {target.name}")
-        attack = MediLeak(malice.neurons or 2 * len(target.batch), steady=malice.steady)
+        tell(number, server.rounds, f"round {number + 1}: {target.name}")
+        attack = MediLeak(server.neurons or 2 * len(target.batch), steady=server.steady)
         try:
-            stolen = steal(
+            recoveries = malicious_round(
                 task.architecture,
                 task.initial_state,
                 everyone,
                 victim,
                 auxiliary,
                 attack,
-                malice.decoder,
-                malice.aggregation,
+                server.decoder,
+                server.aggregation,
                 seed,
                 number + 1,
                 mods=mods,
             )
         except Refused as refusal:
             return Outcome((), str(refusal), verdicts)
-        parts.setdefault(victim, []).append(stolen)
+        parts.setdefault(victim, []).append(recoveries)
     harvested = [
         scored(
             everyone[victim],
@@ -156,13 +160,13 @@ def write_outcome(outcome: Outcome, task: Task, title: str, out: Path) -> dict[s
     out.mkdir(parents=True, exist_ok=True)
     files = {"findings": out / "findings.json"}
     files["findings"].write_text(strict_json.dumps(outcome.plain()))
-    if not outcome.stolen:
+    if not outcome.recoveries:
         return files
     files["recovered"] = out / "recovered.safetensors"
-    save_file({each.victim: each.recovered.images.contiguous() for each in outcome.stolen}, files["recovered"])
+    save_file({each.victim: each.recovered.images.contiguous() for each in outcome.recoveries}, files["recovered"])
     rows: dict[str, list[Tile]] = {}
     truth = {each.name: each.batch.images for each in participants(task)}
-    for each in outcome.stolen:
+    for each in outcome.recoveries:
         shown = each.score.recovered.nonzero()[:SHOWN, 0]
         if len(shown):
             found = each.recovered.images[each.score.reconstruction[shown]].clamp(0, 1)

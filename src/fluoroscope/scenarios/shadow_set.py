@@ -6,14 +6,14 @@ import torch
 
 from fluoroscope.federation.task import Task
 from fluoroscope.rng import generator
-from fluoroscope.types import Records
+from fluoroscope.types import LabelledImages
 
 Shadow = Literal["overlapping", "disjoint"]
 SHARE = 0.1
 """Of the target's training images that P3's attacker has."""
 
 
-def shadow_set(task: Task, target: str, kind: Shadow, seed: int) -> Records:
+def shadow_set(task: Task, target: str, kind: Shadow, seed: int) -> LabelledImages:
     """A tenth of the target's training images, or as many of its kind that no client has: of the test set."""
     rng, batch = generator(seed, "shadow set"), task.images.batch
     own = next(list(client.train) for client in task.clients if client.name == target)
@@ -28,4 +28,4 @@ def shadow_set(task: Task, target: str, kind: Shadow, seed: int) -> Records:
             for label in sorted(set(wanted))
             for index in [i for i in held_out if int(batch.labels[i]) == label][: wanted.count(label)]
         ]
-    return Records(batch.images[chosen], batch.labels[chosen])
+    return LabelledImages(batch.images[chosen], batch.labels[chosen])

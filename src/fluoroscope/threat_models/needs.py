@@ -11,7 +11,7 @@ _FIELDS = {
     Capability.GLOBAL_STATE: "state_before",
     Capability.UPDATE: "update",
     Capability.BUFFERS: "buffers_after",
-    Capability.PRIOR: "prior",
+    Capability.PRIOR: "public_mean",
     Capability.LABELS: "labels",
 }
 

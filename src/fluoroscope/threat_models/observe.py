@@ -8,14 +8,17 @@ from fluoroscope.types import Capability, Knowledge, Observation, UpdateRecord
 
 
 def observe(
-    record: UpdateRecord, knowledge: Knowledge, prior: Tensor | None = None, labels: Tensor | None = None
+    record: UpdateRecord, knowledge: Knowledge, public_mean: Tensor | None = None, labels: Tensor | None = None
 ) -> Observation:
-    """What `knowledge` grants of `record`; a prior or labels that are handed over without being granted are refused.
+    """What `knowledge` grants of `record`; a public mean or labels that are given without being granted are refused.
 
     Labels are sorted: which image has which label is not part of what is granted.
     """
     has = knowledge.capabilities.__contains__
-    for name, value, capability in (("prior", prior, Capability.PRIOR), ("labels", labels, Capability.LABELS)):
+    for name, value, capability in (
+        ("public_mean", public_mean, Capability.PRIOR),
+        ("labels", labels, Capability.LABELS),
+    ):
         if value is not None and not has(capability):
             raise Misconfigured(f"{name} given to an attacker without the capability {capability.value!r}; grant it.")
     return Observation(
@@ -28,6 +31,6 @@ def observe(
         update=record.arrays if has(Capability.UPDATE) else None,
         buffers_before=record.buffers_before if has(Capability.GLOBAL_STATE) else None,
         buffers_after=record.buffers_after if has(Capability.BUFFERS) else None,
-        prior=prior,
+        public_mean=public_mean,
         labels=None if labels is None else torch.sort(labels).values,
     )

@@ -1,10 +1,10 @@
-"""Starts, priors, labels and BatchNorm statistics, each by itself."""
+"""Starts, regularisers, labels and BatchNorm statistics, each by itself."""
 
 import pytest
 import torch
 from torch import nn
 
-from fluoroscope.attacks.common.batch_statistics import averaged, mismatch, recovered, values_a_channel
+from fluoroscope.attacks.common.batch_statistics import averaged, mismatch, recovered, values_per_channel
 from fluoroscope.attacks.common.initialisation import INITIALISATIONS, Given, PriorImage
 from fluoroscope.attacks.gradient_inversion.labels import last_dense_layer, restored_counts, sign_label
 from fluoroscope.attacks.gradient_inversion.pullback.contract import Statistics
@@ -20,7 +20,7 @@ def rng(seed: int = 0) -> torch.Generator:
 
 
 def seen(prior: torch.Tensor | None = None) -> Observation:
-    return Observation(THREATS.get("curious-server"), 1, ("client-1",), prior=prior)
+    return Observation(THREATS.get("curious-server"), 1, ("client-1",), public_mean=prior)
 
 
 @pytest.mark.parametrize("name", ["normal", "uniform", "transformed-gaussian", "prior"])
@@ -110,7 +110,7 @@ def test_one_step_gives_the_statistics_back_exactly():
     before = {name: value.clone() for name, value in model.state_dict().items()}
     training = LocalTraining(Sgd(0.1), 2, 2, batchnorm_momentum=0.2)
     after = train_on(model, before, [(images, torch.tensor([0, 1]))], training, rng()).state
-    counts = values_a_channel(model, images)
+    counts = values_per_channel(model, images)
     assert counts == {"1": 2 * 36}
     assert all(torch.equal(model.state_dict()[name], value) for name, value in before.items())
     features = model[0](images)

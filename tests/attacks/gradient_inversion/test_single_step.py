@@ -5,7 +5,7 @@ from dataclasses import replace
 import torch
 
 from fluoroscope.attacks.common.batch_statistics import recovered
-from fluoroscope.attacks.gradient_inversion.single_step import condensed
+from fluoroscope.attacks.gradient_inversion.single_step import as_single_step
 from fluoroscope.types import LocalTraining, Sgd
 from tests.attacks.gradient_inversion.observations import seen, victim
 
@@ -24,7 +24,7 @@ def test_the_mean_step_and_the_mean_statistics_are_kept():
         for name, value in one.buffers_before.items()
     }
     three = replace(one, training=training, update={n: 3 * v for n, v in one.update.items()}, buffers_after=after)
-    again = condensed(three, 2)
+    again = as_single_step(three, 2)
     assert (again.training.steps, again.training.images) == (1, 2)
     for name, value in one.update.items():
         torch.testing.assert_close(again.update[name], value)

@@ -21,7 +21,7 @@ from tests.attacks.gradient_inversion.observations import seen, victim
 
 PRIOR = torch.full((1, 28, 28), 0.5)
 ATTACK = Inversion(
-    Objective(RelativeLayerL2(), 0.01, batchnorm_weight=0.01, priors=(TotalVariation(0.1),)),
+    Objective(RelativeLayerL2(), 0.01, batchnorm_weight=0.01, regularisers=(TotalVariation(0.1),)),
     budget=Budget(6),
     stages=StatisticsFirst(4, lr=0.003, coarse=CoarseToFine(iterations=2)),
 )

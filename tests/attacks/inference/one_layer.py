@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from fluoroscope.attacks.inference import losses
-from fluoroscope.types import Architecture, Records
+from fluoroscope.types import Architecture, LabelledImages
 
 ARCHITECTURE = Architecture("one layer", 1, 2, 2)
 
@@ -28,4 +28,4 @@ def records(pixels, labels):
     """Of the first two pixels of each."""
     images = torch.zeros(len(pixels), 1, 2, 2)
     images[:, 0, 0] = torch.tensor(pixels)
-    return Records(images, torch.tensor(labels))
+    return LabelledImages(images, torch.tensor(labels))

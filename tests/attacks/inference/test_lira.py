@@ -10,7 +10,7 @@ from scipy.stats import norm
 from fluoroscope.attacks.inference.lira import Shadows, confidence, confidences, offline, online
 from fluoroscope.attacks.inference.shadows import halves, shadow_sets
 from fluoroscope.errors import Misconfigured
-from fluoroscope.types import Records
+from fluoroscope.types import LabelledImages
 from tests.attacks.inference.one_layer import ARCHITECTURE, one_layer, records, state
 
 pytestmark = pytest.mark.usefixtures("one_layer")
@@ -90,8 +90,8 @@ def test_each_candidate_is_in_half_of_the_shadows():
 
 def test_a_shadow_holds_its_candidates_and_fills_up_from_the_pool():
     rng = torch.Generator().manual_seed(0)
-    candidates = Records(torch.arange(6.0).view(6, 1, 1, 1), torch.arange(6))
-    pool = Records(100 + torch.arange(9.0).view(9, 1, 1, 1), 100 + torch.arange(9))
+    candidates = LabelledImages(torch.arange(6.0).view(6, 1, 1, 1), torch.arange(6))
+    pool = LabelledImages(100 + torch.arange(9.0).view(9, 1, 1, 1), 100 + torch.arange(9))
     inside = halves(6, 4, rng)
     for chosen, made in zip(inside, shadow_sets(candidates, pool, inside, 5, rng), strict=True):
         assert len(made) == 5
@@ -109,6 +109,6 @@ def test_what_cannot_be_played_is_said():
         online(torch.zeros(2), Shadows(torch.zeros(3, 2), torch.tensor([[True, True], [False, True], [False, True]])))
     with pytest.raises(Misconfigured, match="one class"):
         confidence(torch.zeros(2, 1), torch.zeros(2, dtype=torch.int64))
-    none = Records(torch.zeros(0, 1, 1, 1), torch.zeros(0, dtype=torch.int64))
+    none = LabelledImages(torch.zeros(0, 1, 1, 1), torch.zeros(0, dtype=torch.int64))
     with pytest.raises(Misconfigured, match="larger pool"):
-        list(shadow_sets(Records(torch.zeros(4, 1, 1, 1), torch.zeros(4)), none, halves(4, 4, rng), 3, rng))
+        list(shadow_sets(LabelledImages(torch.zeros(4, 1, 1, 1), torch.zeros(4)), none, halves(4, 4, rng), 3, rng))

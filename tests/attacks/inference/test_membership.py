@@ -13,7 +13,7 @@ from fluoroscope.attacks.inference.shadows import client, halves, shadow_sets
 from fluoroscope.data import Request, load
 from fluoroscope.federation.local_training import local_training
 from fluoroscope.models import build
-from fluoroscope.types import Adam, Architecture, LocalTraining, Records, UpdateRecord
+from fluoroscope.types import Adam, Architecture, LabelledImages, LocalTraining, UpdateRecord
 
 ARCHITECTURE = Architecture("lenet5", 1, 4, 32)
 TRAINING = LocalTraining(Adam(0.003), images=20, batch_size=5, epochs=40)
@@ -25,7 +25,7 @@ def batch():
 
 
 def some(batch, start, stop):
-    return Records(batch.images[start:stop], batch.labels[start:stop])
+    return LabelledImages(batch.images[start:stop], batch.labels[start:stop])
 
 
 @pytest.fixture(scope="module")
@@ -92,5 +92,5 @@ def test_the_sent_model_is_all_that_left_and_what_it_started_from():
 
 
 def test_an_attacker_has_no_field_for_the_truth():
-    assert {field.name for field in fields(Records)} == {"images", "labels"}
+    assert {field.name for field in fields(LabelledImages)} == {"images", "labels"}
     assert {field.name for field in fields(Shadows)} == {"confidences", "inside"}

@@ -7,7 +7,7 @@ import torch
 
 from fluoroscope.attacks.inference.participation import Difference, difference, participation_score
 from fluoroscope.errors import Misconfigured
-from fluoroscope.types import Records, RoundView
+from fluoroscope.types import LabelledImages, RoundView
 from tests.attacks.inference.one_layer import ARCHITECTURE, one_layer, records, state
 
 pytestmark = pytest.mark.usefixtures("one_layer")
@@ -47,4 +47,4 @@ def test_several_rounds_count_alike():
 
 def test_an_attacker_without_images_is_told_so():
     with pytest.raises(Misconfigured, match="shadow set is empty"):
-        difference(view(0.5), Records(torch.zeros(0, 1, 2, 2), torch.zeros(0, dtype=torch.int64)))
+        difference(view(0.5), LabelledImages(torch.zeros(0, 1, 2, 2), torch.zeros(0, dtype=torch.int64)))

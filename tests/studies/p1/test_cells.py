@@ -7,7 +7,7 @@ import torch
 
 from fluoroscope.attacks.common.initialisation import PriorImage
 from fluoroscope.attacks.gradient_inversion.attack import Inversion
-from fluoroscope.cells import Bench
+from fluoroscope.cells import CellContext
 from fluoroscope.data.phantoms.font import glyph
 from fluoroscope.federation.task import load_task
 from fluoroscope.scores.legibility import read
@@ -59,20 +59,20 @@ def test_burned_in_victims_are_the_same_patients(trained):
 
 def test_a_cell_scores_every_image_of_every_client(trained, folder, tmp_path):
     cell = Inverted("bn-only", "small", 1, victims=2, batch_size=2, iterations=2)
-    result = cell.run(Bench(0, folder, tmp_path))
+    result = cell.run(CellContext(0, folder, tmp_path))
     similar, leaked = {"images", "found", "ssim", "ssim_median", "ssim_prior"}, {"rdlv", "rdlv_low", "rdlv_high"}
     assert set(result.measures) == similar | leaked | {"seconds"}
     assert result.measures["found"] == 4
     assert result.measures["rdlv_low"] <= result.measures["rdlv"] <= result.measures["rdlv_high"]
     assert result.images["originals"].shape == result.images["reconstructions"].shape == (2, 1, 28, 28)
-    again = cell.run(Bench(0, folder, tmp_path))
+    again = cell.run(CellContext(0, folder, tmp_path))
     assert again.measures["ssim"] == result.measures["ssim"]
 
 
 def test_without_the_checkpoint_another_network_stands_in(trained, folder, tmp_path):
     whole = Inverted("bn-only", "small", 1, victims=1, iterations=3)
     deprived = replace(whole, without="checkpoint")
-    results = [cell.run(Bench(0, folder, tmp_path)) for cell in (whole, deprived)]
+    results = [cell.run(CellContext(0, folder, tmp_path)) for cell in (whole, deprived)]
     assert results[0].measures["ssim"] != results[1].measures["ssim"]
 
 
@@ -107,7 +107,7 @@ def test_the_plan_of_each_size_is_one(tmp_path):
 
 def test_burned_in_text_is_read_in_the_reconstruction(trained, folder, tmp_path):
     cell = Inverted("bn-only", "small", 1, victims=2, burn_in=True, iterations=2)
-    measures = cell.run(Bench(0, folder, tmp_path)).measures
+    measures = cell.run(CellContext(0, folder, tmp_path)).measures
     assert 0 <= measures["legible_low"] <= measures["legible"] <= measures["legible_high"] <= 1
     assert 0 < measures["legible_chance"] < 0.2
     (index,), (_,) = trained.held_out_indices(2, 1)

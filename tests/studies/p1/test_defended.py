@@ -2,7 +2,7 @@
 
 import pytest
 
-from fluoroscope.cells import Bench
+from fluoroscope.cells import CellContext
 from fluoroscope.studies import STUDIES
 from fluoroscope.studies.p1 import federation as p1_federation
 from fluoroscope.studies.p1.defended import NEAREST, Defended
@@ -24,7 +24,7 @@ def folder(tmp_path_factory):
 
 def run(folder, tmp_path, **changes):
     cell = Defended(**{"client": 9, "scale": "small-clients", "round": 1, "victims": 2, "quick": True, **changes})
-    return cell, cell.run(Bench(0, folder, tmp_path))
+    return cell, cell.run(CellContext(0, folder, tmp_path))
 
 
 def test_rows_have_what_the_paper_s_figures_show(folder, tmp_path):

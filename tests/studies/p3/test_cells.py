@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from fluoroscope.cells import Bench
+from fluoroscope.cells import CellContext
 from fluoroscope.federation.task import load_task
 from fluoroscope.studies import STUDIES
 from fluoroscope.studies.p3 import client_inference as p3_inference
@@ -39,7 +39,7 @@ def folder(tmp_path_factory):
 
 
 def run(cell, folder):
-    result = cell.run(Bench(0, folder, folder / "checkpoint"))
+    result = cell.run(CellContext(0, folder, folder / "checkpoint"))
     return Row(cell.settings, result, None, 1.0)
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from fluoroscope.cells import Bench
+from fluoroscope.cells import CellContext
 from fluoroscope.federation.task import load_task
 from fluoroscope.studies import STUDIES
 from fluoroscope.studies.p3 import candidates as p3_candidates
@@ -38,7 +38,7 @@ def folder(tmp_path_factory):
 
 
 def run(cell, folder):
-    return Row(cell.settings, cell.run(Bench(0, folder, folder / "checkpoint")), None, 1.0)
+    return Row(cell.settings, cell.run(CellContext(0, folder, folder / "checkpoint")), None, 1.0)
 
 
 def pictures(images):
@@ -86,7 +86,7 @@ def test_scores_do_not_depend_on_the_truth(folder, tmp_path):
     for attack in ("loss", "lira"):
         cell = Membership("server", attack, "none")
         true, blind = (
-            cell._scores(trained, each, Bench(0, tmp_path / name, tmp_path))
+            cell._scores(trained, each, CellContext(0, tmp_path / name, tmp_path))
             for name, each in (("true", asked), ("blind", destroyed))
         )
         assert torch.equal(true, blind)

@@ -8,7 +8,7 @@ from torch import nn
 
 from fluoroscope.attacks import ATTACKS
 from fluoroscope.attacks.gradient_inversion.distances import AdaptiveGaussian
-from fluoroscope.cells import Bench
+from fluoroscope.cells import CellContext
 from fluoroscope.data import Request, load
 from fluoroscope.models import build
 from fluoroscope.studies import STUDIES
@@ -60,7 +60,7 @@ def test_converged_as_p4_counts_it():
 
 def test_a_cell_gives_means_over_the_converged_and_curves(tmp_path):
     cell = Configuration("TG", "AG", images=2, iterations=4, model="lenet5")
-    result = cell.run(Bench(0, tmp_path, tmp_path / "checkpoint"))
+    result = cell.run(CellContext(0, tmp_path, tmp_path / "checkpoint"))
     assert set(result.measures) == {"mse", "ssim", "non_converging", "seconds", "mse_random", "ssim_random"}
     assert result.curves["iteration"] == [0, 1, 2, 3, 4]
     assert result.measures["non_converging"] < 2

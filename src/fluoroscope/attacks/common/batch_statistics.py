@@ -10,7 +10,7 @@ from fluoroscope.attacks.gradient_inversion.pullback.contract import Statistics
 from fluoroscope.types import State
 
 
-def values_a_channel(model: nn.Module, images: Tensor) -> dict[str, int]:
+def values_per_channel(model: nn.Module, images: Tensor) -> dict[str, int]:
     """How many values each BatchNorm layer averages over for these images: images x height x width there."""
     counts: dict[str, int] = {}
     layers = {name: layer for name, layer in model.named_modules() if isinstance(layer, _BatchNorm)}

@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from fluoroscope.attacks.common.descent import S
-from fluoroscope.attacks.common.engine import Midway
+from fluoroscope.attacks.common.engine import DescentState
 from fluoroscope.errors import BadInput
 
 FORMAT = "1"
@@ -49,7 +49,7 @@ class FileKeeper:
     every_seconds: float
     written: float = field(default_factory=time.monotonic)
 
-    def keep(self, midway: Midway[S], ended: bool) -> None:
+    def keep(self, midway: DescentState[S], ended: bool) -> None:
         if not ended and time.monotonic() - self.written < self.every_seconds:
             return
         part = self.path.with_name(f".{self.path.name}.part")
@@ -62,7 +62,7 @@ class FileKeeper:
         part.replace(self.path)
         self.written = time.monotonic()
 
-    def resume(self, fresh: Midway[S]) -> Midway[S]:
+    def resume(self, fresh: DescentState[S]) -> DescentState[S]:
         """What the file holds, or `fresh` where there is none, or only another's that has ended."""
         if not self.path.exists():
             return fresh
@@ -81,21 +81,21 @@ class FileKeeper:
             raise BadInput(f"{self.path} is damaged ({problem}): delete it, and the attack starts again.") from problem
 
 
-def _tensors(midway: Midway[S]) -> dict[str, Tensor]:
+def _tensors(midway: DescentState[S]) -> dict[str, Tensor]:
     tensors = {"start": midway.start, "x": midway.x, "since": midway.since, "traces": torch.stack(midway.traces)}
     tensors |= {f"state.{name}": value for name, value in midway.state.tensors().items()}
     tensors |= {f"snapshot.{iterations}": x for iterations, x in midway.snapshots.items()}
     return {name: value.contiguous() if name != "x" else value.clone() for name, value in tensors.items()}
 
 
-def _midway(tensors: dict[str, Tensor], numbers: str, fresh: Midway[S]) -> Midway[S]:
+def _midway(tensors: dict[str, Tensor], numbers: str, fresh: DescentState[S]) -> DescentState[S]:
     parts: dict[str, dict[str, Tensor]] = {"state": {}, "snapshot": {}}
     for name, value in tensors.items():
         kind, _, rest = name.partition(".")
         if rest:
             parts[kind][rest] = value
     read = json.loads(numbers)
-    return Midway(
+    return DescentState(
         start=tensors["start"],
         x=tensors["x"],
         state=type(fresh.state)(**parts["state"]),

@@ -59,7 +59,7 @@ class Optimiser(Protocol[S]):
         ...
 
 
-def untouched(x: Tensor) -> dict[str, Tensor]:
+def initial_progress(x: Tensor) -> dict[str, Tensor]:
     """The fields of Progress before anything was evaluated."""
     infinite = torch.full((len(x),), torch.inf, dtype=x.dtype, device=x.device)
     none = torch.zeros(len(x), dtype=torch.bool, device=x.device)

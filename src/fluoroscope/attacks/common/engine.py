@@ -33,7 +33,7 @@ class Budget:
 
 
 @dataclass(frozen=True, eq=False)
-class Midway(Generic[S]):
+class DescentState(Generic[S]):
     """A descent between two iterations: all that it needs to go on."""
 
     start: Tensor
@@ -66,14 +66,14 @@ class Outcome:
     snapshots: dict[int, Tensor]
 
 
-class Keeper(Protocol[S]):
+class CheckpointSink(Protocol[S]):
     """Keeps a descent for later, in case that this one is stopped."""
 
-    def resume(self, fresh: Midway[S]) -> Midway[S]:
+    def resume(self, fresh: DescentState[S]) -> DescentState[S]:
         """Where an earlier run of the same descent was, or `fresh`."""
         ...
 
-    def keep(self, midway: Midway[S], ended: bool) -> None:
+    def keep(self, midway: DescentState[S], ended: bool) -> None:
         """Called after every iteration, of which it need not store every one, and at the end, which it must."""
         ...
 
@@ -87,10 +87,10 @@ def descend(
     project: Callable[[Tensor], Tensor] = lambda x: x,
     on_iteration: Callable[[int], None] = lambda iteration: None,
     snapshots: int | None = None,
-    keeper: Keeper[S] | None = None,
+    keeper: CheckpointSink[S] | None = None,
 ) -> Outcome:
     """Minimise from x (problems, dim); `snapshots` keeps x every so many iterations."""
-    now = Midway(x, x, optimiser.init(x), torch.zeros(len(x), dtype=torch.int64))
+    now = DescentState(x, x, optimiser.init(x), torch.zeros(len(x), dtype=torch.int64))
     now = now if keeper is None else keeper.resume(now)
     began = time.monotonic() - now.seconds
     while not budget.spent(now.iterations, now.seconds) and bool(now.state.running.any()):
@@ -100,7 +100,7 @@ def descend(
         since = torch.where(state.best_values < best, 0, now.since + 1)
         if budget.stagnation is not None:
             state = replace(state, rested=state.rested | (since >= budget.stagnation))
-        now = Midway(
+        now = DescentState(
             start=now.start,
             x=project(x),
             state=state,

@@ -73,7 +73,7 @@ class PriorImage:
 
     def __call__(self, observation: Observation, shape: Shape, rng: torch.Generator) -> Tensor:
         require("a start from the prior", observation, {Capability.PRIOR})
-        prior = observation.prior
+        prior = observation.public_mean
         assert prior is not None
         start = prior.expand(shape).clone()
         if shape[0] == 1:

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fluoroscope.attacks.common.descent import Evaluate, Progress, freeze, keep, measure, untouched
+from fluoroscope.attacks.common.descent import Evaluate, Progress, freeze, initial_progress, keep, measure
 
 CURVATURE = 1e-10
 """A pair enters the history only when y.s exceeds this, as in torch.optim.LBFGS."""
@@ -65,7 +65,7 @@ class BatchedLbfgs:
         rows, dim = x.shape
         count = torch.zeros(rows, dtype=torch.int64, device=x.device)
         return LbfgsState(
-            **untouched(x),
+            **initial_progress(x),
             iterations=count,
             direction=torch.zeros_like(x),
             length=x.new_zeros(rows),

@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from fluoroscope.attacks.common.descent import Evaluate, Progress, measure, untouched
+from fluoroscope.attacks.common.descent import Evaluate, Progress, initial_progress, measure
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Adam:
         """A fresh state for `x` (rows, dim)."""
         count = torch.zeros(len(x), dtype=torch.int64, device=x.device)
         zero = torch.zeros_like(x)
-        return Moments(**untouched(x), count=count, first=zero, second=zero).copy()
+        return Moments(**initial_progress(x), count=count, first=zero, second=zero).copy()
 
     @torch.no_grad()
     def step(

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from fluoroscope.attacks.common.checkpoint import Checkpoint
 from fluoroscope.attacks.common.engine import Budget, descend
 from fluoroscope.attacks.common.optimisers import Adam, Schedule
-from fluoroscope.attacks.gradient_inversion.row_layout import Client, Found, Layout, one_by_one
+from fluoroscope.attacks.gradient_inversion.row_layout import Client, Layout, ObjectiveAndGradients, one_by_one
 
 
 class OnAGrid:
@@ -29,7 +29,7 @@ class OnAGrid:
         drawn = self._base + nn.functional.interpolate(grid, size=size, mode="bicubic", align_corners=False)
         return drawn if self._box is None else drawn.clamp(*self._box)
 
-    def evaluate(self, grid: Tensor, logits: Tensor) -> Found:
+    def evaluate(self, grid: Tensor, logits: Tensor) -> ObjectiveAndGradients:
         """The client's objective at the images that the grid draws."""
         with torch.enable_grad():
             grid = grid.detach().requires_grad_()

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from fluoroscope.attacks.common.batch_statistics import recovered, values_a_channel
+from fluoroscope.attacks.common.batch_statistics import recovered, values_per_channel
 from fluoroscope.attacks.gradient_inversion.pullback.contract import Statistics
 from fluoroscope.errors import Unsupported
 from fluoroscope.types import LocalTraining, Observation, Sgd
@@ -45,7 +45,7 @@ def statistics(observation: Observation, model: nn.Module, alone: bool) -> dict[
     assert training is not None
     assert architecture is not None
     if gives_statistics(observation):
-        counts = values_a_channel(model, torch.zeros(batch_shape(observation)))
+        counts = values_per_channel(model, torch.zeros(batch_shape(observation)))
         # T steps of momentum m forget the old buffers as one of momentum 1 - (1-m)^T does.
         forgotten = 1 - (1 - training.batchnorm_momentum) ** training.steps
         return recovered(observation.buffers_before or {}, observation.buffers_after or {}, forgotten, counts)

@@ -21,7 +21,7 @@ from fluoroscope.attacks.gradient_inversion.label_handling import Chosen, Inferr
 from fluoroscope.attacks.gradient_inversion.objective import Objective
 from fluoroscope.attacks.gradient_inversion.regularisers import GroupConsistency, SquaredNorm, TotalVariation
 from fluoroscope.attacks.gradient_inversion.simulated_clients.global_model import ModelObjective
-from fluoroscope.attacks.gradient_inversion.simulated_clients.p1_public_code import PublicCode
+from fluoroscope.attacks.gradient_inversion.simulated_clients.p1_public_code import P1PublicCode
 from fluoroscope.attacks.gradient_inversion.stages import StatisticsFirst
 from fluoroscope.attacks.registry import ATTACKS
 
@@ -44,14 +44,16 @@ def _p4(distance: Distance, start: Initialisation) -> Inversion:
 
 
 # P1 without its gradient term: exact BatchNorm statistics and total variation alone.
-_add("bn-only", Inversion(Objective(batchnorm_weight=0.01, priors=(TotalVariation(4.0),))))
+_add("bn-only", Inversion(Objective(batchnorm_weight=0.01, regularisers=(TotalVariation(4.0),))))
 
 # P1, both terms.
 _add(
     "epochwise",
     Inversion(
-        Objective(RelativeLayerL2(), 0.01, batchnorm_weight=0.01, priors=(TotalVariation(4.0), SquaredNorm(1e-4))),
-        bare=Objective(RelativeLayerL2(), 1.0, priors=(TotalVariation(0.4), SquaredNorm(1e-4))),
+        Objective(
+            RelativeLayerL2(), 0.01, batchnorm_weight=0.01, regularisers=(TotalVariation(4.0), SquaredNorm(1e-4))
+        ),
+        bare=Objective(RelativeLayerL2(), 1.0, regularisers=(TotalVariation(0.4), SquaredNorm(1e-4))),
         budget=Budget(220),
         stages=StatisticsFirst(iterations=30, lr=0.003),
     ),
@@ -60,7 +62,7 @@ _add(
 _add(
     "p1-reference",
     Inversion(
-        PublicCode(),
+        P1PublicCode(),
         optimiser=Adam(0.1, betas=(0.9, 0.9)),
         schedule=Schedule(warmup=100, decay="cosine"),
         budget=Budget(1000),
@@ -90,7 +92,7 @@ MID_GREY = Normal(0.5, 0.25)
 _add(
     "inverting-gradients",
     Inversion(
-        Objective(Cosine(), priors=(TotalVariation(0.3),)),
+        Objective(Cosine(), regularisers=(TotalVariation(0.3),)),
         MID_GREY,
         Restored(),
         Adam(0.1, signed=True),
@@ -103,7 +105,7 @@ _add(
 _add(
     "gradinversion",
     Inversion(
-        Objective(LayerL2(), 0.001, batchnorm_weight=0.01, priors=(TotalVariation(1.0), SquaredNorm(1e-4))),
+        Objective(LayerL2(), 0.001, batchnorm_weight=0.01, regularisers=(TotalVariation(1.0), SquaredNorm(1e-4))),
         MID_GREY,
         Restored(),
         Adam(0.1),
@@ -118,7 +120,7 @@ _add(
 _add(
     "deepinversion",
     Inversion(
-        ModelObjective(batchnorm_weight=0.03, priors=(TotalVariation(0.3), SquaredNorm(1e-4))),
+        ModelObjective(batchnorm_weight=0.03, regularisers=(TotalVariation(0.3), SquaredNorm(1e-4))),
         MID_GREY,
         Chosen(),
         Adam(0.1),

@@ -10,7 +10,7 @@ from fluoroscope.attacks.common.batch_statistics import mismatch
 from fluoroscope.attacks.gradient_inversion.distances import Distance
 from fluoroscope.attacks.gradient_inversion.evidence import direction, statistics
 from fluoroscope.attacks.gradient_inversion.pullback import Statistics, StatisticsPullback, pullback_for
-from fluoroscope.attacks.gradient_inversion.regularisers import Prior
+from fluoroscope.attacks.gradient_inversion.regularisers import Regulariser
 from fluoroscope.federation.local_training import client_mode
 from fluoroscope.models import build
 from fluoroscope.threat_models.needs import require
@@ -19,13 +19,13 @@ from fluoroscope.types import Capability, Observation
 
 @dataclass(frozen=True)
 class Objective:
-    """What an attack minimises: distance of the gradients, mismatch of the BatchNorm statistics, priors."""
+    """What an attack minimises: distance of the gradients, mismatch of the BatchNorm statistics, regularisers."""
 
     distance: Distance | None = None
     distance_weight: float = 1.0
     batchnorm_weight: float = 0.0
-    """Of P1 eq. 5's sum over all layers, once for every image, as priors count."""
-    priors: tuple[Prior, ...] = field(default=())
+    """Of P1 eq. 5's sum over all layers, once for every image, as regularisers count."""
+    regularisers: tuple[Regulariser, ...] = field(default=())
     steps: Literal["unrolled", "interpolated", "merged"] = "unrolled"
     """A round that is not one step of SGD: step by step, each between the two states, or all images as one step."""
 
@@ -74,7 +74,7 @@ class OneStep:
             value, pulled, label_gradient = self._step(images, logits)
         leaf = images.detach().requires_grad_()
         with torch.enable_grad():
-            penalties = [prior(leaf) for prior in self.objective.priors]
+            penalties = [regulariser(leaf) for regulariser in self.objective.regularisers]
             penalty = torch.stack(penalties).sum() if penalties else leaf.sum() * 0
         (direct,) = torch.autograd.grad(penalty, leaf)
         return value + penalty.detach(), pulled + direct, label_gradient

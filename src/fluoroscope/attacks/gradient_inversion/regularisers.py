@@ -6,7 +6,7 @@ from typing import Protocol
 from torch import Tensor
 
 
-class Prior(Protocol):
+class Regulariser(Protocol):
     """A penalty on images alone: small for what looks like an image."""
 
     def __call__(self, images: Tensor) -> Tensor: ...

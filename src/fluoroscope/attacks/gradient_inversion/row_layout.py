@@ -10,10 +10,10 @@ from torch import Tensor, nn
 from fluoroscope.attacks.common.descent import Evaluate
 from fluoroscope.attacks.common.initialisation import Shape
 
-Found = tuple[Tensor, Tensor, Tensor]
+ObjectiveAndGradients = tuple[Tensor, Tensor, Tensor]
 """The objective, and its gradients with respect to the images and to the logits of the soft labels."""
 
-RowEvaluate = Callable[[Tensor, Tensor, Tensor], Found]
+RowEvaluate = Callable[[Tensor, Tensor, Tensor], ObjectiveAndGradients]
 """The same for the rows asked for: (images, logits, row numbers), each with the row as its first axis."""
 
 
@@ -29,13 +29,13 @@ class Client(Protocol):
     @property
     def classes(self) -> int: ...
 
-    def evaluate(self, images: Tensor, logits: Tensor) -> Found: ...
+    def evaluate(self, images: Tensor, logits: Tensor) -> ObjectiveAndGradients: ...
 
 
 def one_by_one(clients: Sequence[Client]) -> RowEvaluate:
     """For problems that fill the machine by themselves: each row by its own client, one after another."""
 
-    def evaluate(images: Tensor, logits: Tensor, rows: Tensor) -> Found:
+    def evaluate(images: Tensor, logits: Tensor, rows: Tensor) -> ObjectiveAndGradients:
         found = [clients[int(row)].evaluate(x, y) for x, y, row in zip(images, logits, rows, strict=True)]
         values, to_images, to_logits = zip(*found, strict=True)
         return torch.stack(values), torch.stack(to_images), torch.stack(to_logits)

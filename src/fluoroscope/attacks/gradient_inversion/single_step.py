@@ -8,7 +8,7 @@ STEPS = 2
 """An attacker guesses every image of a round of so many steps; of a longer one, those of a typical batch."""
 
 
-def condensed(observation: Observation, images: int) -> Observation:
+def as_single_step(observation: Observation, images: int) -> Observation:
     """What a client with one batch of so many images would have sent: P1's attack on its clients of 8 to 512 images.
 
     The update is the mean of the steps', and the buffers are moved once, towards the mean statistics that the whole
@@ -35,8 +35,8 @@ def condensed(observation: Observation, images: int) -> Observation:
     )
 
 
-def guessable(observation: Observation) -> Observation:
-    """As it is where an attacker can guess every image of the round; condensed where it has more steps than that."""
+def as_single_step_if_long(observation: Observation) -> Observation:
+    """As it is where an attacker can guess every image of the round; as one step where it has more than that."""
     training = observation.training
     assert training is not None
-    return observation if training.steps <= STEPS else condensed(observation, training.batch_size)
+    return observation if training.steps <= STEPS else as_single_step(observation, training.batch_size)

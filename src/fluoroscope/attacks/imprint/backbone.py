@@ -17,7 +17,7 @@ UNSURE = 0.15
 
 
 @dataclass(frozen=True, eq=False)
-class Rest:
+class Backbone:
     """A network that sees nearly the same image, `base`, for all images that go in."""
 
     state: dict[str, Tensor]
@@ -25,7 +25,7 @@ class Rest:
     """(pixels,), unit length: along it the score of the commonest class rises fastest."""
 
 
-def aim(network: nn.Module, state: State, base: Tensor, shares: Tensor, training: LocalTraining) -> Rest:
+def tune_head(network: nn.Module, state: State, base: Tensor, shares: Tensor, training: LocalTraining) -> Backbone:
     """Set the head so that the loss has a gradient at `base` for every image, whatever its class.
 
     As the victim trains it: BatchNorm by the batch's statistics, dropout on.
@@ -45,7 +45,7 @@ def aim(network: nn.Module, state: State, base: Tensor, shares: Tensor, training
         logits, slope = _seen(mode, state, base, common)
         size = float(slope.norm())
         if size > 0:
-            return Rest({**state, name: state[name] - logits + target.log()}, slope.flatten() / size)
+            return Backbone({**state, name: state[name] - logits + target.log()}, slope.flatten() / size)
     raise Unsupported(f"{type(network).__name__} gives the front no gradient; start it from other weights.")
 
 

@@ -26,7 +26,7 @@ UNEVEN = 0.02
 """How much the brightness of one lattice may differ from that of another."""
 
 
-class Table:
+class BinTable:
     """A row a bin. Everything in it is a sum over the bin's images, so taking an image out is a subtraction."""
 
     def __init__(self, sums: BinSums, crafted: Crafted) -> None:

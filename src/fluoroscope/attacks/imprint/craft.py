@@ -6,7 +6,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from fluoroscope.attacks.imprint.backbone import Rest, aim
+from fluoroscope.attacks.imprint.backbone import Backbone, tune_head
 from fluoroscope.attacks.imprint.bins import Bins, make_bins
 from fluoroscope.attacks.imprint.dry_run import rehearse
 from fluoroscope.attacks.imprint.features import Features, SmoothProjections
@@ -79,7 +79,7 @@ class MediLeak:
         state = network.state_dict() if state is None else state
         base = auxiliary.mean(0)
         shares = torch.bincount(labels, minlength=agreed.classes) / len(labels)
-        rest = aim(network, state, base, shares, training)
+        rest = tune_head(network, state, base, shares, training)
         gated = self.front == "gated"
         activation: Literal["relu", "hardtanh"] = "hardtanh" if self.front == "sparse" else "relu"
         tried = replace(agreed, front=Front(self.neurons, activation, gate=gated))
@@ -116,7 +116,7 @@ class MediLeak:
         """Of the first layer: what images add must be small, in the gate and in the image that is made of it."""
         return 1.0 if self.steady else 1e-3 * self._margin(reach) / (self._entry * self.neurons)
 
-    def _made(self, bins: Bins, rest: Rest, base: Tensor, reach: float) -> dict[str, Tensor]:
+    def _made(self, bins: Bins, rest: Backbone, base: Tensor, reach: float) -> dict[str, Tensor]:
         """The state with a column of this length, and all else in proportion."""
         weight, bias = _thresholds_as_weights(bins, self._scale(reach), self.front == "sparse")
         column = (rest.direction * reach).float()

@@ -14,7 +14,7 @@ IMAGES = 32
 
 
 @dataclass(frozen=True)
-class Push:
+class GradientScale:
     """Derivatives of an image's loss by what the front's neurons send on, over a batch."""
 
     size: float
@@ -24,7 +24,7 @@ class Push:
 
 def rehearse(
     architecture: Architecture, state: State, training: LocalTraining, images: Tensor, labels: Tensor, column: Tensor
-) -> Push:
+) -> GradientScale:
     """One batch in the client's mode: BatchNorm mixes its images, so that a single one says little."""
     network = client_mode(build(architecture), training)
     images, labels = images[:IMAGES], labels[:IMAGES]
@@ -42,4 +42,4 @@ def rehearse(
         handle.remove()
     (slopes,) = torch.autograd.grad(loss, made)
     pushes = len(images) * (slopes.flatten(1).double() @ column.double())
-    return Push(float(pushes.square().mean().sqrt()), float(pushes.mean()))
+    return GradientScale(float(pushes.square().mean().sqrt()), float(pushes.mean()))

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from fluoroscope.attacks.imprint.bin_sums import BinSums, bin_sums
-from fluoroscope.attacks.imprint.bin_table import Table
+from fluoroscope.attacks.imprint.bin_table import BinTable
 from fluoroscope.attacks.imprint.craft import Crafted
 from fluoroscope.attacks.imprint.recovered import Recovered
 from fluoroscope.types import State
@@ -38,7 +38,7 @@ class Peeling:
 
     def __call__(self, crafted: Crafted, update: State) -> Recovered:
         sums = bin_sums(crafted, update)
-        peel = _Peel(Table(sums, crafted))
+        peel = _Peel(BinTable(sums, crafted))
         steps: list[Callable[[], bool]] = [partial(peel.believed, tolerance) for tolerance in self.tolerances]
         steps += [peel.mended, peel.likeliest]
         while peel.images < len(sums.coefficients) and any(step() for step in steps):
@@ -49,7 +49,7 @@ class Peeling:
 class _Peel:
     """The images taken out of a table so far."""
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: BinTable) -> None:
         self._table = table
         self._members = torch.empty(0, table.count, dtype=torch.int64)
         self._taken = torch.empty(0, table.columns, dtype=torch.float64)

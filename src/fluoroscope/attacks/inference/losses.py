@@ -5,14 +5,14 @@ from torch import Tensor
 from torch.func import functional_call
 
 from fluoroscope.models import build
-from fluoroscope.types import Architecture, Records, State
+from fluoroscope.types import Architecture, LabelledImages, State
 
 CHUNK = 64
 """Images in one forward pass."""
 
 
 @torch.no_grad()
-def logits(architecture: Architecture, state: State, records: Records) -> Tensor:
+def logits(architecture: Architecture, state: State, records: LabelledImages) -> Tensor:
     """(n, classes), in evaluation mode, in float64."""
     network = build(architecture).eval()
     device = next(iter(state.values())).device
@@ -20,7 +20,7 @@ def logits(architecture: Architecture, state: State, records: Records) -> Tensor
     return torch.cat(chunks).double().cpu()
 
 
-def losses(architecture: Architecture, state: State, records: Records) -> Tensor:
+def losses(architecture: Architecture, state: State, records: LabelledImages) -> Tensor:
     """The cross-entropy of each record, (n,)."""
     return torch.nn.functional.cross_entropy(
         logits(architecture, state, records), records.labels.cpu(), reduction="none"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from fluoroscope.attacks.inference.losses import losses
 from fluoroscope.errors import Misconfigured
-from fluoroscope.types import Records, RoundView
+from fluoroscope.types import LabelledImages, RoundView
 
 _LEAST = 1e-12
 """A loss that is no longer told from 0."""
@@ -32,7 +32,7 @@ class Difference:
         return math.log(max(self.target, _LEAST)) - math.log(max(self.aggregated, _LEAST))
 
 
-def difference(view: RoundView, shadow: Records) -> Difference:
+def difference(view: RoundView, shadow: LabelledImages) -> Difference:
     """What a curious client computes after the round."""
     if not len(shadow):
         raise Misconfigured(
@@ -41,7 +41,7 @@ def difference(view: RoundView, shadow: Records) -> Difference:
     return Difference(view.metrics["loss"], float(losses(view.architecture, view.state, shadow).mean()))
 
 
-def participation_score(views: Sequence[RoundView], shadow: Records) -> float:
+def participation_score(views: Sequence[RoundView], shadow: LabelledImages) -> float:
     """High where the target seems to take part: the model then does better on its kind of data than on others'.
 
     In one round it orders as P3's difference does. Over several it is the mean of their log ratios.

@@ -9,9 +9,9 @@ from torch import Tensor
 from fluoroscope.errors import Misconfigured
 from fluoroscope.federation.local_training import schedule, train_on
 from fluoroscope.models import build
-from fluoroscope.types import Architecture, LocalTraining, Records, State
+from fluoroscope.types import Architecture, LabelledImages, LocalTraining, State
 
-Train = Callable[[Records, torch.Generator], State]
+Train = Callable[[LabelledImages, torch.Generator], State]
 """A client's round on these records: the model as it would be sent."""
 
 
@@ -19,7 +19,7 @@ def client(architecture: Architecture, state: State, training: LocalTraining) ->
     """A client without a defence that starts from the global `state`: both seats know all of this."""
     model = build(architecture)
 
-    def train(records: Records, rng: torch.Generator) -> State:
+    def train(records: LabelledImages, rng: torch.Generator) -> State:
         settings = replace(training, images=len(records))
         batches = ((records.images[chosen], records.labels[chosen]) for chosen in schedule(settings, rng))
         return train_on(model, state, batches, settings, rng).state
@@ -39,8 +39,8 @@ def halves(candidates: int, shadows: int, rng: torch.Generator) -> Tensor:
 
 
 def shadow_sets(
-    candidates: Records, pool: Records, inside: Tensor, images: int, rng: torch.Generator
-) -> Iterator[Records]:
+    candidates: LabelledImages, pool: LabelledImages, inside: Tensor, images: int, rng: torch.Generator
+) -> Iterator[LabelledImages]:
     """For each shadow the candidates that are in it, filled up to the victim's number of `images` from the pool."""
     for chosen in inside:
         missing = images - int(chosen.sum())
@@ -50,7 +50,7 @@ def shadow_sets(
                 f"{len(pool)} images in the pool; ask of fewer candidates, or give a larger pool."
             )
         filling = torch.randperm(len(pool), generator=rng)[:missing]
-        yield Records(
+        yield LabelledImages(
             torch.cat([candidates.images[chosen], pool.images[filling]]),
             torch.cat([candidates.labels[chosen], pool.labels[filling]]),
         )

@@ -7,10 +7,10 @@ from torch import Tensor
 
 from fluoroscope.attacks.inference.losses import losses
 from fluoroscope.errors import Misconfigured
-from fluoroscope.types import Architecture, Records, State
+from fluoroscope.types import Architecture, LabelledImages, State
 
 
-def client_losses(architecture: Architecture, models: Sequence[State], records: Records) -> Tensor:
+def client_losses(architecture: Architecture, models: Sequence[State], records: LabelledImages) -> Tensor:
     """Of each record under each client's sent model, (clients, n)."""
     if len(models) < 2:
         raise Misconfigured(f"source inference tells clients apart; {len(models)} is too few, give two or more.")

@@ -14,7 +14,7 @@ from fluoroscope.attacks.common.initialisation import Normal
 from fluoroscope.attacks.gradient_inversion.attack import Inversion
 from fluoroscope.attacks.gradient_inversion.label_handling import Inferred, Known
 from fluoroscope.attacks.gradient_inversion.objective import Objective
-from fluoroscope.cells import Bench, Result
+from fluoroscope.cells import CellContext, Result
 from fluoroscope.data import Request, load
 from fluoroscope.data.phantoms.font import glyph
 from fluoroscope.defences.percentile_gaussian import PercentileGaussian
@@ -89,32 +89,32 @@ class Inverted:
             attack = replace(attack, objective=replace(attack.objective, steps="merged"))
         return attack
 
-    def run(self, bench: Bench) -> Result:
-        trained = Federation(self.scale, self.data, self.start).trained(bench.seed, bench.folder)
+    def run(self, context: CellContext) -> Result:
+        trained = Federation(self.scale, self.data, self.start).trained(context.seed, context.folder)
         clients = trained.held_out(self.victims, self.batch_size * self.local_steps, self.burn_in)
         seen = []
         for number, victims in enumerate(clients):
-            rng = generator(bench.seed, "p1", "client", number)
+            rng = generator(context.seed, "p1", "client", number)
             record = trained.update(self.round, victims, self.batch_size, rng)
             record = PercentileGaussian(self.sigma0).send(record, rng)
-            seen.append(self._deprived(self._seen(record, victims, trained.prior), trained, bench.seed))
+            seen.append(self._deprived(self._seen(record, victims, trained.prior), trained, context.seed))
         began = time.perf_counter()
         guesses = self.attack.run(
             seen,
-            generator(bench.seed, "p1", "attack"),
-            lambda i, n: bench.on_progress((i + 1) / n),
-            Checkpoint(bench.checkpoint),
+            generator(context.seed, "p1", "attack"),
+            lambda i, n: context.on_progress((i + 1) / n),
+            Checkpoint(context.checkpoint),
         )
         seconds = time.perf_counter() - began
         scored = [score(g.images, v.images, trained.prior) for g, v in zip(guesses, clients, strict=True)]
         held = sum(len(victims) for victims in clients)
         return Result(
-            {**_measures(scored, held, bench.seed), **self._legible(trained, guesses, scored), "seconds": seconds},
+            {**_measures(scored, held, context.seed), **self._legible(trained, guesses, scored), "seconds": seconds},
             images={
                 "originals": torch.stack([victims.images[0] for victims in clients[:SHOWN]]),
                 "reconstructions": _first(guesses, scored),
                 "prior": trained.prior[None],
-                "start": seen[0].prior[None] if seen[0].prior is not None else trained.prior[None],
+                "start": seen[0].public_mean[None] if seen[0].public_mean is not None else trained.prior[None],
             },
         )
 
@@ -150,7 +150,7 @@ class Inverted:
         if self.without == "right prior":
             other = "phantom/brain" if "fundus" in self.data else "phantom/fundus"
             images = load(other, Request(task.images.size, task.images.channels, 64, seed)).batch.images
-            return replace(observation, prior=images.mean(0))
+            return replace(observation, public_mean=images.mean(0))
         if self.without == "checkpoint":  # another network of the same architecture stands in for the global model
             state = build(task.architecture, derive(seed, "another network")).state_dict()
             parts = {name: value for name, value in state.items() if name not in task.buffer_names}

@@ -9,8 +9,8 @@ import torch
 from fluoroscope.attacks import ATTACKS, Attack
 from fluoroscope.attacks.common.checkpoint import Checkpoint
 from fluoroscope.attacks.gradient_inversion.attack import Inversion
-from fluoroscope.attacks.gradient_inversion.single_step import guessable
-from fluoroscope.cells import Bench, Result
+from fluoroscope.attacks.gradient_inversion.single_step import as_single_step_if_long
+from fluoroscope.cells import CellContext, Result
 from fluoroscope.data.partition.p1 import TABLE_II
 from fluoroscope.errors import Unsupported
 from fluoroscope.federation.privacy import claimed
@@ -80,28 +80,28 @@ class Defended:
         budget = replace(attack.budget, iterations=max(1, attack.budget.iterations // 3))
         return replace(attack, budget=budget, stages=stages)
 
-    def run(self, bench: Bench) -> Result:
+    def run(self, context: CellContext) -> Result:
         trained = Federation(self.scale, self.data, defence=self.defence, model=self.model).trained(
-            bench.seed, bench.folder
+            context.seed, context.folder
         )
         if not all(value.isfinite().all() for value in trained.states[self.round].values()):
             raise Unsupported(f"under this defence the model of round {self.round} holds numbers that are not finite.")
         clients = self._clients(trained)
         seen, records = [], []
         for number, victims in enumerate(clients):
-            rng = generator(bench.seed, "p1", "client", self.client, number)
+            rng = generator(context.seed, "p1", "client", self.client, number)
             records.append(trained.update(self.round, victims, TABLE_II[self.client][1], rng))
-            seen.append(guessable(observe(records[-1], THREATS.get("curious-server"), trained.prior)))
+            seen.append(as_single_step_if_long(observe(records[-1], THREATS.get("curious-server"), trained.prior)))
         began = time.perf_counter()
         guesses = self.attack.run(
             seen,
-            generator(bench.seed, "p1", "attack"),
-            lambda i, n: bench.on_progress((i + 1) / n),
-            Checkpoint(bench.checkpoint),
+            generator(context.seed, "p1", "attack"),
+            lambda i, n: context.on_progress((i + 1) / n),
+            Checkpoint(context.checkpoint),
         )
         seconds = time.perf_counter() - began
         leaked = [rdlv(g.images, v.images, trained.prior) for g, v in zip(guesses, clients, strict=True)]
-        interval = mean_rdlv(torch.cat([each.values for each in leaked]), generator(bench.seed, "p1", "bootstrap"))
+        interval = mean_rdlv(torch.cat([each.values for each in leaked]), generator(context.seed, "p1", "bootstrap"))
         found = [identified(trained.task, g.images, v, NEAREST) for g, v in zip(guesses, clients, strict=True)]
         claim = claimed(trained.task, records[0].training, self.round)
         nearest = [victims.images[each.nearest] for each, victims in zip(leaked, clients, strict=True)]

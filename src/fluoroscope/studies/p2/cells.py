@@ -11,7 +11,7 @@ from fluoroscope.attacks import ATTACKS
 from fluoroscope.attacks.common.checkpoint import Checkpoint
 from fluoroscope.attacks.imprint import Adjacent, Brightness, MediLeak, Peeling, SmoothProjections, merged
 from fluoroscope.attacks.imprint.features import Features
-from fluoroscope.cells import Bench, Result
+from fluoroscope.cells import CellContext, Result
 from fluoroscope.data import Request, load
 from fluoroscope.federation.local_training import local_training
 from fluoroscope.models import build
@@ -20,11 +20,11 @@ from fluoroscope.scenarios.malicious_round import (
     Aggregation,
     Cast,
     Decoder,
-    Stolen,
+    RecoveryResult,
     cast,
+    malicious_round,
     participants_of,
     scored,
-    steal,
 )
 from fluoroscope.scores.downstream import downstream
 from fluoroscope.scores.reconstruction import score
@@ -83,13 +83,13 @@ class Leak:
         batch = -(-images // self.local_iterations) if self.mini_batches else images
         return LocalTraining(Sgd(self.lr), images, batch, 1 if self.mini_batches else self.local_iterations)
 
-    def run(self, bench: Bench) -> Result:
-        found = loaded(self.data, self.size, self.images * max(1, self.victims), bench.seed)
-        held = cast(found, CLIENTS, self.images, bench.seed)
-        stolen = [self.stolen(found, held, bench, i) for i in range(self.rounds)]
-        first = stolen[0]
+    def run(self, context: CellContext) -> Result:
+        found = loaded(self.data, self.size, self.images * max(1, self.victims), context.seed)
+        held = cast(found, CLIENTS, self.images, context.seed)
+        result = [self.result(found, held, context, i) for i in range(self.rounds)]
+        first = result[0]
         if self.rounds > 1:  # what was harvested from each victim, each image once
-            first = self._harvested(held, stolen)
+            first = self._harvested(held, result)
         shown = first.score.recovered.nonzero()[:SHOWN, 0]
         originals = torch.cat([held.clients[i].images for i in range(self.victims)])
         return Result(
@@ -110,17 +110,19 @@ class Leak:
             },
         )
 
-    def stolen(self, found: ImageSet, held: Cast, bench: Bench, number: int) -> Stolen:
+    def result(self, found: ImageSet, held: Cast, context: CellContext, number: int) -> RecoveryResult:
         """What one round gives, the first being round 0."""
-        bench.on_progress(number / self.rounds)
+        context.on_progress(number / self.rounds)
         agreed = Architecture(self.model, found.channels, len(found.classes), self.size)
         attack, decoder = self.attack
         participants = participants_of(held.clients, self.training)
         victim = number % self.victims
-        seed, auxiliary = bench.seed, held.auxiliary
-        return steal(agreed, None, participants, victim, auxiliary, attack, decoder, self.aggregation, seed, number + 1)
+        seed, auxiliary = context.seed, held.auxiliary
+        return malicious_round(
+            agreed, None, participants, victim, auxiliary, attack, decoder, self.aggregation, seed, number + 1
+        )
 
-    def _harvested(self, held: Cast, stolen: list[Stolen]) -> Stolen:
+    def _harvested(self, held: Cast, result: list[RecoveryResult]) -> RecoveryResult:
         """All rounds together, against the images of all victims."""
         batches = [held.clients[i] for i in range(self.victims)]
         patients = tuple(patient for batch in batches for patient in batch.patients)
@@ -128,8 +130,8 @@ class Leak:
             torch.cat([b.images for b in batches]), torch.cat([b.labels for b in batches]), patients
         )
         (together,) = participants_of([everyone], self.training)
-        loot = merged([each.recovered for each in stolen])
-        return scored(together, loot, sum(e.round_seconds for e in stolen), sum(e.seconds for e in stolen))
+        loot = merged([each.recovered for each in result])
+        return scored(together, loot, sum(e.round_seconds for e in result), sum(e.seconds for e in result))
 
 
 @dataclass(frozen=True)
@@ -154,15 +156,15 @@ class Compared:
     def attack(self) -> object:
         return MediLeak(NEURONS) if self.name == "medileak" else ATTACKS.get(self.name)
 
-    def run(self, bench: Bench) -> Result:
-        found = loaded(self.data, self.size, max(self.images, 60), bench.seed)
-        held = cast(found, CLIENTS, self.images, bench.seed)
+    def run(self, context: CellContext) -> Result:
+        found = loaded(self.data, self.size, max(self.images, 60), context.seed)
+        held = cast(found, CLIENTS, self.images, context.seed)
         if self.name == "medileak":
             leak = Leak(self.images, NEURONS, size=self.size, model=self.model, lr=self.lr, data=self.data)
-            stolen = leak.stolen(found, held, bench, 0)
-            images, seconds = stolen.recovered.images, stolen.seconds
+            result = leak.result(found, held, context, 0)
+            images, seconds = result.recovered.images, result.seconds
         else:
-            images, seconds = self._inverted(found, held, bench)
+            images, seconds = self._inverted(found, held, context)
         scores = score(images, held.clients[0].images, held.auxiliary.images.mean(0))
         ssims, psnrs = ([getattr(each, name) for each in scores] for name in ("ssim", "psnr"))
         missing = self.images - len(scores)  # an image that is not found counts 0
@@ -177,14 +179,14 @@ class Compared:
             images={"originals": held.clients[0].images[:SHOWN], "recovered": images[:SHOWN].clamp(0, 1)},
         )
 
-    def _inverted(self, found: ImageSet, held: Cast, bench: Bench) -> tuple[torch.Tensor, float]:
+    def _inverted(self, found: ImageSet, held: Cast, context: CellContext) -> tuple[torch.Tensor, float]:
         """A curious server's: it sees the victim's own update, without secure aggregation."""
         victims = held.clients[0]
         training = LocalTraining(Sgd(self.lr), len(victims), len(victims))
         architecture = Architecture(self.model, found.channels, max(OUTPUTS, len(found.classes)), self.size)
-        model = build(architecture, bench.seed)
+        model = build(architecture, context.seed)
         before = model.state_dict()
-        rng = generator(bench.seed, "client", "client-1", "round", 1)
+        rng = generator(context.seed, "client", "client-1", "round", 1)
         after = local_training(model, before, victims, training, rng).state
         buffers = {name for name, _ in model.named_buffers()}
         weights, sent, at_first, at_last = (
@@ -197,9 +199,9 @@ class Compared:
         began = time.perf_counter()
         (guess,) = ATTACKS.get(self.name).run(
             [seen],
-            generator(bench.seed, "p2", self.name),
-            lambda i, n: bench.on_progress((i + 1) / n),
-            Checkpoint(bench.checkpoint),
+            generator(context.seed, "p2", self.name),
+            lambda i, n: context.on_progress((i + 1) / n),
+            Checkpoint(context.checkpoint),
         )
         return guess.images, time.perf_counter() - began
 
@@ -231,29 +233,29 @@ class Downstream:
     def _leak(self) -> Leak:
         return Leak(self.images, self.k, size=self.size, data=self.data)
 
-    def run(self, bench: Bench) -> Result:
-        found = loaded(self.data, self.size, self.images, bench.seed)
-        held = cast(found, CLIENTS, self.images, bench.seed)
+    def run(self, context: CellContext) -> Result:
+        found = loaded(self.data, self.size, self.images, context.seed)
+        held = cast(found, CLIENTS, self.images, context.seed)
         victims = held.clients[0]
         images, labels = victims.images, victims.labels
         if self.scored_on == "recovered":
-            stolen = self._leak.stolen(found, held, bench, 0)
-            known = stolen.score.recovered
-            images, labels = stolen.recovered.images[stolen.score.reconstruction[known]].clamp(0, 1), labels[known]
+            result = self._leak.result(found, held, context, 0)
+            known = result.score.recovered
+            images, labels = result.recovered.images[result.score.reconstruction[known]].clamp(0, 1), labels[known]
         return Result(
             {
                 "rate": len(images) / len(victims),
-                **asdict(downstream(self._classified(found, held, images, bench), labels)),
+                **asdict(downstream(self._classified(found, held, images, context), labels)),
             }
         )
 
-    def _classified(self, found: ImageSet, held: Cast, images: torch.Tensor, bench: Bench) -> torch.Tensor:
+    def _classified(self, found: ImageSet, held: Cast, images: torch.Tensor, context: CellContext) -> torch.Tensor:
         """By a network that saw the attacker's own images only."""
         own = held.auxiliary
-        model = build(Architecture(self.model, found.channels, len(found.classes), self.size), bench.seed)
+        model = build(Architecture(self.model, found.channels, len(found.classes), self.size), context.seed)
         training = LocalTraining(Adam(1e-3), len(own), 32, self.epochs)
         state = local_training(
-            model, model.state_dict(), own, training, generator(bench.seed, "p2", "classifier")
+            model, model.state_dict(), own, training, generator(context.seed, "p2", "classifier")
         ).state
         with torch.no_grad():
             logits: torch.Tensor = functional_call(model.eval(), state, (images,))

@@ -13,7 +13,7 @@ from fluoroscope.federation.task import Task
 from fluoroscope.rng import generator
 from fluoroscope.studies.p3.federation import Trained
 from fluoroscope.studies.study import Size
-from fluoroscope.types import Records
+from fluoroscope.types import LabelledImages
 
 PRIVACIES: dict[str, dict[str, Any] | None] = {
     "none": None,
@@ -105,8 +105,8 @@ class Overfitted:
 class Case:
     """What an attacker asks about, what else it has, and, for scoring alone, the answer."""
 
-    candidates: Records
-    pool: Records
+    candidates: LabelledImages
+    pool: LabelledImages
     """Images of the same kind that no client has."""
     members: torch.Tensor
     """(n,), bool: the truth."""
@@ -131,10 +131,10 @@ def case(task: Task, count: int) -> Case:
     return Case(records(task, [*members, *others]), records(task, pool), truth)
 
 
-def records(task: Task, chosen: list[int]) -> Records:
+def records(task: Task, chosen: list[int]) -> LabelledImages:
     """These images in an attacker's hands."""
     batch = task.images.batch
-    return Records(batch.images[chosen], batch.labels[chosen])
+    return LabelledImages(batch.images[chosen], batch.labels[chosen])
 
 
 def _shuffled(indices: tuple[int, ...], rng: torch.Generator) -> list[int]:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.metrics import roc_curve
 
-from fluoroscope.cells import Bench, Result
+from fluoroscope.cells import CellContext, Result
 from fluoroscope.federation.evaluation import predict
 from fluoroscope.studies.p3.federation import Federation, Split, Trained
 from fluoroscope.studies.study import Size
@@ -51,11 +51,11 @@ class Accuracy:
     def on(self, data: str) -> Self:
         return replace(self, data=data)
 
-    def run(self, bench: Bench) -> Result:
+    def run(self, context: CellContext) -> Result:
         runs = []
         for number in range(self.seeds):
-            runs.append(self.federation.trained(bench.seed + number, bench.seed, bench.folder))
-            bench.on_progress((number + 1) / self.seeds)
+            runs.append(self.federation.trained(context.seed + number, context.seed, context.folder))
+            context.on_progress((number + 1) / self.seeds)
         by_seed = [_last_rounds(run) if self.scored == "clients" else run.test for run in runs]
         distances = [_mean([d for r in run.rounds if (d := run.distance(r)) is not None]) for run in runs]
         accuracies = [each["accuracy"] for each in by_seed]

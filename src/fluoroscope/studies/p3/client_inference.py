@@ -8,14 +8,14 @@ from typing import Any, Self
 import torch
 
 from fluoroscope.attacks.inference.participation import Difference, difference, participation_score
-from fluoroscope.cells import Bench, Result
+from fluoroscope.cells import CellContext, Result
 from fluoroscope.federation.evaluation import evaluate
 from fluoroscope.rng import generator
 from fluoroscope.scenarios.shadow_set import Shadow, shadow_set
 from fluoroscope.scores.roc import Roc, roc
 from fluoroscope.studies.p3.federation import TARGET, Federation, Split, Trained
 from fluoroscope.studies.study import Size
-from fluoroscope.types import Records
+from fluoroscope.types import LabelledImages
 
 
 @dataclass(frozen=True)
@@ -48,17 +48,17 @@ class ClientInference:
     def on(self, data: str) -> Self:
         return replace(self, data=data)
 
-    def run(self, bench: Bench) -> Result:
+    def run(self, context: CellContext) -> Result:
         taking_part: list[Trained] = []
         away: list[Trained] = []
-        shadows: list[Records] = []
+        shadows: list[LabelledImages] = []
         for number in range(self.seeds):
-            seed = bench.seed + number
-            taking_part.append(self._federation("odd-client").trained(seed, bench.seed, bench.folder))
+            seed = context.seed + number
+            taking_part.append(self._federation("odd-client").trained(seed, context.seed, context.folder))
             shadows.append(shadow_set(taking_part[-1].task, TARGET, self.shadow, seed))
             if self.game:
-                away.append(self._federation("without-odd-client").trained(seed, bench.seed, bench.folder))
-            bench.on_progress((number + 1) / self.seeds)
+                away.append(self._federation("without-odd-client").trained(seed, context.seed, context.folder))
+            context.on_progress((number + 1) / self.seeds)
         first = [difference(run.view(1), shadow) for run, shadow in zip(taking_part, shadows, strict=True)]
         measures = {**_losses(first), "test_loss": statistics.fmean(map(_test_loss, taking_part))}
         if not self.game:
@@ -75,7 +75,7 @@ class ClientInference:
                 )
                 for runs in (taking_part, away)
             )
-            found[name] = roc(inside, outside, generator(bench.seed, "p3", "permutations"))
+            found[name] = roc(inside, outside, generator(context.seed, "p3", "permutations"))
         curves: dict[str, list[float | None]] = {}
         for name, curve in found.items():
             measures |= _told(name, curve)

@@ -10,7 +10,7 @@ from torch import Tensor
 from fluoroscope.attacks.inference.lira import confidences, online
 from fluoroscope.attacks.inference.membership import loss_scores, sent_model
 from fluoroscope.attacks.inference.source import client_losses, source_guess
-from fluoroscope.cells import Bench, Result
+from fluoroscope.cells import CellContext, Result
 from fluoroscope.rng import generator
 from fluoroscope.scores.intervals import wilson
 from fluoroscope.scores.roc import roc, true_positives_at
@@ -50,18 +50,18 @@ class Membership:
     def on(self, data: str) -> Self:
         return replace(self, data=data)
 
-    def run(self, bench: Bench) -> Result:
+    def run(self, context: CellContext) -> Result:
         scores, truths, accuracies, claims = [], [], [], []
         for number in range(self.seeds):
-            run = _federation(self).trained(bench.seed + number, bench.folder)
+            run = _federation(self).trained(context.seed + number, context.folder)
             asked = case(run.task, SCALES[self.size]["members"])
-            scores.append(self._scores(run, asked, bench))
+            scores.append(self._scores(run, asked, context))
             truths.append(asked.members)
             accuracies.append(run.test["accuracy"])
             claims.append(_epsilon(run))
-            bench.on_progress((number + 1) / self.seeds)
+            context.on_progress((number + 1) / self.seeds)
         found, members = torch.cat(scores), torch.cat(truths)
-        curve = roc(found[members], found[~members], generator(bench.seed, "p3", "permutations"))
+        curve = roc(found[members], found[~members], generator(context.seed, "p3", "permutations"))
         return Result(
             {
                 "members": int(members.sum()),
@@ -80,13 +80,13 @@ class Membership:
             },
         )
 
-    def _scores(self, run: Trained, asked: Case, bench: Bench) -> Tensor:
+    def _scores(self, run: Trained, asked: Case, context: CellContext) -> Tensor:
         """What the attacker sees decides them; `asked.members` is not looked at."""
         architecture, model = run.task.architecture, _seen(run, self.seat)
         if self.name == "loss":
             return loss_scores(architecture, model, asked.candidates)
         scale = SCALES[self.size]
-        shadows = shadow_rounds(run, asked, scale["shadows"], scale["others"], bench.folder)
+        shadows = shadow_rounds(run, asked, scale["shadows"], scale["others"], context.folder)
         return online(confidences(architecture, model, asked.candidates), shadows[self.seat])
 
 
@@ -110,11 +110,11 @@ class Source:
     def on(self, data: str) -> Self:
         return replace(self, data=data)
 
-    def run(self, bench: Bench) -> Result:
+    def run(self, context: CellContext) -> Result:
         right: list[Tensor] = []
         accuracies, claims = [], []
         for number in range(self.seeds):
-            run = _federation(self).trained(bench.seed + number, bench.folder)
+            run = _federation(self).trained(context.seed + number, context.folder)
             task, clients = run.task, run.task.clients
             models = [sent_model(run.store.load(ROUND, split.name)) for split in clients]
             asked = records(task, [i for split in clients for i in split.train])
@@ -122,7 +122,7 @@ class Source:
             right.append(source_guess(client_losses(task.architecture, models, asked)) == owners)
             accuracies.append(run.test["accuracy"])
             claims.append(_epsilon(run))
-            bench.on_progress((number + 1) / self.seeds)
+            context.on_progress((number + 1) / self.seeds)
         hits = torch.cat(right)
         share = wilson(int(hits.sum()), len(hits))
         return Result(

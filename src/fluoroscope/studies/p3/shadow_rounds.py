@@ -16,7 +16,7 @@ from fluoroscope.federation.task import Task
 from fluoroscope.rng import generator
 from fluoroscope.studies.p3.candidates import ATTACKER, ROUND, VICTIM, Case
 from fluoroscope.studies.p3.federation import Trained
-from fluoroscope.types import LocalTraining, PrivateBatch, Records, State
+from fluoroscope.types import LabelledImages, LocalTraining, PrivateBatch, State
 
 
 def shadow_rounds(run: Trained, case: Case, shadows: int, others: int, folder: Path) -> dict[str, Shadows]:
@@ -61,7 +61,7 @@ def defended_client(task: Task, state: State, training: LocalTraining) -> Train:
     if around is None:
         return client(task.architecture, state, training)
 
-    def train(records: Records, rng: torch.Generator) -> State:
+    def train(records: LabelledImages, rng: torch.Generator) -> State:
         batch = PrivateBatch(records.images, records.labels, ("",) * len(records))
         return around.train(task.model, state, batch, replace(training, images=len(records)), rng)[0]
 
@@ -73,8 +73,8 @@ def joined(task: Task, before: State, sent: Sequence[State], rng: torch.Generato
     updates = [{name: value - before[name] for name, value in each.items()} for each in sent]
     defence = task.defence.cohort
     if defence is not None:
-        updates = [defence.received(update) for update in updates]
+        updates = [defence.clip_update(update) for update in updates]
     mean = {name: torch.stack([update[name] for update in updates]).mean(0) for name in before}
     if defence is not None:
-        mean = defence.released(mean, updates, rng).update
+        mean = defence.noise_aggregate(mean, updates, rng).update
     return {name: value + mean[name] for name, value in before.items()}

@@ -18,7 +18,7 @@ from fluoroscope.attacks.gradient_inversion.attack import Inversion
 from fluoroscope.attacks.gradient_inversion.distances import AdaptiveGaussian, Distance, Gaussian, SquaredL2
 from fluoroscope.attacks.gradient_inversion.label_handling import Optimised
 from fluoroscope.attacks.gradient_inversion.objective import Objective
-from fluoroscope.cells import Bench, Result
+from fluoroscope.cells import CellContext, Result
 from fluoroscope.data import Request, load
 from fluoroscope.federation.local_training import client_mode
 from fluoroscope.models import build
@@ -93,22 +93,22 @@ class Configuration:
         named: dict[str, Distance] = {"Eucl": SquaredL2(), "AG": AdaptiveGaussian(), "SAPAG": VarianceGaussian()}
         return named[self.distance]
 
-    def run(self, bench: Bench) -> Result:
-        found = load(self.data, Request(size=SIDE, images=self.images, seed=bench.seed))
+    def run(self, context: CellContext) -> Result:
+        found = load(self.data, Request(size=SIDE, images=self.images, seed=context.seed))
         originals = found.batch.images
-        seen = gradients(self.model, max(self.classes, len(found.classes)), found.batch, bench.seed)
+        seen = gradients(self.model, max(self.classes, len(found.classes)), found.batch, context.seed)
         began = time.perf_counter()
         guesses = self.attack.run(
             seen,
-            generator(bench.seed, "p4"),
-            lambda i, n: bench.on_progress((i + 1) / n),
-            Checkpoint(bench.checkpoint),
+            generator(context.seed, "p4"),
+            lambda i, n: context.on_progress((i + 1) / n),
+            Checkpoint(context.checkpoint),
         )
         seconds = time.perf_counter() - began
         good = torch.tensor([converged(g, x[None]) for g, x in zip(guesses, originals, strict=True)])
         last = torch.cat([_last(guess) for guess in guesses])
-        others = load(self.data, Request(size=SIDE, images=200, seed=bench.seed)).batch.images
-        baseline = random_image(others, generator(bench.seed, "p4", "random image"))
+        others = load(self.data, Request(size=SIDE, images=200, seed=context.seed)).batch.images
+        baseline = random_image(others, generator(context.seed, "p4", "random image"))
         return Result(
             {
                 "mse": _mean(mse(last, originals)[good]),
@@ -118,7 +118,7 @@ class Configuration:
                 "mse_random": baseline.mse.mean,
                 "ssim_random": baseline.ssim.mean,
             },
-            _curves(guesses, originals, good, bench.seed),
+            _curves(guesses, originals, good, context.seed),
             {
                 "originals": originals[:SHOWN],
                 "starts": torch.cat([_start(guess) for guess in guesses[:SHOWN]]),

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.func import functional_call
 
-from fluoroscope.attacks.common.batch_statistics import averaged, mismatch, values_a_channel
+from fluoroscope.attacks.common.batch_statistics import averaged, mismatch, values_per_channel
 from fluoroscope.attacks.common.measuring import measured
 from fluoroscope.attacks.gradient_inversion.distances import LayerL2
 from fluoroscope.attacks.gradient_inversion.objective import Objective, OneStep
@@ -14,7 +14,7 @@ from fluoroscope.types import LocalTraining, Sgd
 
 from .test_unrolled import BOTH, batch, guess, in_double, seen
 
-STATISTICS = Objective(batchnorm_weight=0.5, priors=(TotalVariation(0.1),))
+STATISTICS = Objective(batchnorm_weight=0.5, regularisers=(TotalVariation(0.1),))
 
 
 def doubled(client: Interpolated) -> Interpolated:
@@ -48,10 +48,12 @@ def test_several_steps_are_those_of_a_naive_loop(objective, training):
         loss = torch.nn.functional.cross_entropy(predicted, logits[part].softmax(1))
         gradients.append(torch.autograd.grad(loss, list(weights.values()), create_graph=True))
         steps.append(found)
-    counts = values_a_channel(client.model, torch.zeros(len(parts[0]), 1, 28, 28, dtype=torch.float64))
+    counts = values_per_channel(client.model, torch.zeros(len(parts[0]), 1, 28, 28, dtype=torch.float64))
     ours = averaged(steps, [len(part) for part in parts], 0.1, counts)
     weight = 0.5 * training.images
-    expected = weight * mismatch(ours, client.statistics) + sum(prior(images) for prior in objective.priors)
+    expected = weight * mismatch(ours, client.statistics) + sum(
+        regulariser(images) for regulariser in objective.regularisers
+    )
     if objective.distance is not None:
         mean = [torch.stack(column).mean(0) for column in zip(*gradients, strict=True)]
         expected = expected + 2.0 * LayerL2()(mean, list(client.seen.values()))

@@ -11,8 +11,8 @@ from fluoroscope.attacks.gradient_inversion.simulated_clients.dispatch import cl
 from fluoroscope.attacks.gradient_inversion.simulated_clients.p1_public_code import (
     DiagonalVariation,
     MeanNorm,
-    PublicCode,
-    PublicCodeClient,
+    P1PublicCode,
+    P1PublicCodeClient,
 )
 from fluoroscope.errors import Unsupported
 from fluoroscope.models import build
@@ -56,7 +56,7 @@ def transcript(observation, images, logits):
 
 def test_the_gradient_is_the_public_codes():
     observation = seen(victim(2), "small-cnn")
-    client = client_for(observation, PublicCode())
+    client = client_for(observation, P1PublicCode())
     images, logits = victim(2, seed=1).images, torch.rand(2, 2, generator=torch.Generator().manual_seed(2))
     value, to_images, to_logits = client.evaluate(images, logits)
     expected_images, expected_logits = transcript(observation, images, logits)
@@ -68,7 +68,7 @@ def test_the_gradient_is_the_public_codes():
 def test_its_statistics_are_not_the_batchs():
     """Without (n-1)/n even the truth does not match, which ours does."""
     truth = victim(1)
-    client = PublicCodeClient(seen(truth, "small-cnn"), PublicCode(1.0, ()))
+    client = P1PublicCodeClient(seen(truth, "small-cnn"), P1PublicCode(1.0, ()))
     certain = 50.0 * nn.functional.one_hot(truth.labels, 2).float()
     assert client.evaluate(truth.images, certain)[0] > 0.05
 
@@ -83,5 +83,5 @@ def test_priors_of_a_flat_image():
 
 def test_without_batchnorm_it_is_refused():
     with pytest.raises(Unsupported, match="lenet5 with BatchNorm in mode 'train' gives none away"):
-        client_for(seen(victim(1)), PublicCode())
-    assert replace(PublicCode(), batchnorm_weight=1.0).needs <= THREATS.get("curious-server").capabilities
+        client_for(seen(victim(1)), P1PublicCode())
+    assert replace(P1PublicCode(), batchnorm_weight=1.0).needs <= THREATS.get("curious-server").capabilities

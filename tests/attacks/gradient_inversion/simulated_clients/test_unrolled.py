@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fluoroscope.attacks.common.batch_statistics import averaged, recovered, values_a_channel
+from fluoroscope.attacks.common.batch_statistics import averaged, recovered, values_per_channel
 from fluoroscope.attacks.common.engine import Budget
 from fluoroscope.attacks.common.initialisation import Uniform
 from fluoroscope.attacks.gradient_inversion.attack import Inversion
@@ -90,7 +90,7 @@ def test_the_gradient_is_the_derivative(name):
 def test_the_value_is_that_of_a_naive_loop():
     """Two steps of plain SGD by hand, on batches of 2 and 1, with torch's own running statistics."""
     training = LocalTraining(Sgd(0.1), 3, 2)
-    client = in_double(Unrolled(seen(training), replace(BOTH, priors=())))
+    client = in_double(Unrolled(seen(training), replace(BOTH, regularisers=())))
     images, logits = guess(3)
     network = build(Architecture("small-cnn", 1, 2, 28)).double()
     network.load_state_dict(client.state)
@@ -102,7 +102,7 @@ def test_the_value_is_that_of_a_naive_loop():
         optimiser.step()
     after = network.state_dict()
     gaps = [(client.state[k] - after[k]) / (0.1 * 2) - value for k, value in client.seen.items()]
-    counts = values_a_channel(client.model, torch.zeros(2, 1, 28, 28, dtype=torch.float64))
+    counts = values_per_channel(client.model, torch.zeros(2, 1, 28, 28, dtype=torch.float64))
     ours = recovered(client.state, after, 1 - 0.9**2, counts)
     gaps_of_statistics = [a - b for k, pair in client.statistics.items() for a, b in zip(ours[k], pair, strict=True)]
     expected = 2.0 * sum(gap.norm() for gap in gaps) + 3 * 0.5 * sum(gap.norm() for gap in gaps_of_statistics)
@@ -119,7 +119,7 @@ def test_the_steps_statistics_are_those_in_the_buffers(name):
         state, steps = client._trained(images, logits.softmax(1))
     assert len(steps) == training.steps
     first = min(training.batch_size, training.images)
-    counts = values_a_channel(client.model, torch.zeros(first, 1, 28, 28, dtype=torch.float64))
+    counts = values_per_channel(client.model, torch.zeros(first, 1, 28, 28, dtype=torch.float64))
     sizes = [len(part) for part in images.split(training.batch_size)] * training.epochs
     found = averaged(steps, sizes, training.batchnorm_momentum, counts)
     expected = recovered(client.state, state, 1 - (1 - training.batchnorm_momentum) ** training.steps, counts)

@@ -18,7 +18,7 @@ GIGABYTE = 2**30
 OBJECTIVES = {
     "squared-l2": Objective(SquaredL2()),
     "layer-l2": Objective(LayerL2(), 0.5),
-    "cosine": Objective(Cosine(), priors=(TotalVariation(0.1), SquaredNorm(0.2))),
+    "cosine": Objective(Cosine(), regularisers=(TotalVariation(0.1), SquaredNorm(0.2))),
     "gaussian": Objective(Gaussian(5.0)),
     "adaptive": Objective(AdaptiveGaussian(), 2.0),
 }
@@ -88,7 +88,7 @@ def test_what_cannot_be_vectorised_is_known():
     fits = client_for(seen(victim(2)), OBJECTIVES["squared-l2"])
     assert can_vectorise(fits)
     assert not can_vectorise(client_for(seen(victim(2, 32), "small-cnn"), OBJECTIVES["squared-l2"]))
-    assert not can_vectorise(client_for(seen(victim(2)), Objective(priors=(TotalVariation(1.0),))))
+    assert not can_vectorise(client_for(seen(victim(2)), Objective(regularisers=(TotalVariation(1.0),))))
     with_dropout = client_for(seen(victim(2)), OBJECTIVES["squared-l2"])
     with_dropout.model.add_module("dropout", torch.nn.Dropout(0.5))
     assert not can_vectorise(with_dropout)

@@ -12,7 +12,7 @@ from fluoroscope.attacks.closed_form.span.layers import Layer, layers
 from fluoroscope.attacks.closed_form.span.row_space import row_space
 from fluoroscope.attacks.closed_form.span.target import Target
 from fluoroscope.attacks.closed_form.span.unmixing import unmix
-from fluoroscope.attacks.common.batch_statistics import recovered, values_a_channel
+from fluoroscope.attacks.common.batch_statistics import recovered, values_per_channel
 from fluoroscope.attacks.gradient_inversion.pullback import Statistics
 from fluoroscope.errors import Unsupported
 from fluoroscope.federation.local_training import client_mode
@@ -150,7 +150,7 @@ def _statistics(observation: Observation, model: nn.Module, shape: tuple[int, in
     if before is None or after is None:
         return {}
     batch = min(training.batch_size, training.images)
-    counts = values_a_channel(model, torch.zeros(batch, *shape))
+    counts = values_per_channel(model, torch.zeros(batch, *shape))
     # r_T = (1-m)^T r_0 + m sum_t (1-m)^(T-t) s_t: the weights of the steps add up to 1 - (1-m)^T.
     momentum = 1 - (1 - training.batchnorm_momentum) ** training.steps
     return recovered(before, after, momentum, counts)

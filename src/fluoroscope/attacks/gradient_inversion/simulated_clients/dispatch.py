@@ -9,12 +9,12 @@ from fluoroscope.attacks.gradient_inversion.objective import Objective, OneStep
 from fluoroscope.attacks.gradient_inversion.row_layout import Client, RowEvaluate, one_by_one
 from fluoroscope.attacks.gradient_inversion.simulated_clients.global_model import GlobalModel, ModelObjective
 from fluoroscope.attacks.gradient_inversion.simulated_clients.interpolated import Interpolated
-from fluoroscope.attacks.gradient_inversion.simulated_clients.p1_public_code import PublicCode, PublicCodeClient
+from fluoroscope.attacks.gradient_inversion.simulated_clients.p1_public_code import P1PublicCode, P1PublicCodeClient
 from fluoroscope.attacks.gradient_inversion.simulated_clients.unrolled import Unrolled
 from fluoroscope.attacks.gradient_inversion.simulated_clients.vectorised import Vectorised, can_vectorise
 from fluoroscope.types import Observation
 
-AnyObjective = Objective | ModelObjective | PublicCode
+AnyObjective = Objective | ModelObjective | P1PublicCode
 """What an attack may minimise."""
 
 
@@ -22,8 +22,8 @@ def client_for(observation: Observation, objective: AnyObjective) -> Client:
     """The client whose round the objective compares with what was seen."""
     if isinstance(objective, ModelObjective):
         return GlobalModel(observation, objective)
-    if isinstance(objective, PublicCode):
-        return PublicCodeClient(observation, objective)
+    if isinstance(objective, P1PublicCode):
+        return P1PublicCodeClient(observation, objective)
     assert observation.training is not None
     if objective.steps == "merged" or is_one_gradient(observation.training):
         return OneStep(observation, objective)

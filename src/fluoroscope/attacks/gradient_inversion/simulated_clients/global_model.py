@@ -9,8 +9,8 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from fluoroscope.attacks.common.batch_statistics import mismatch
 from fluoroscope.attacks.gradient_inversion.pullback import Statistics
-from fluoroscope.attacks.gradient_inversion.regularisers import Prior
-from fluoroscope.attacks.gradient_inversion.row_layout import Found
+from fluoroscope.attacks.gradient_inversion.regularisers import Regulariser
+from fluoroscope.attacks.gradient_inversion.row_layout import ObjectiveAndGradients
 from fluoroscope.errors import Unsupported
 from fluoroscope.models import build
 from fluoroscope.types import Capability, Observation
@@ -22,7 +22,7 @@ class ModelObjective:
 
     batchnorm_weight: float
     class_weight: float = 1.0
-    priors: tuple[Prior, ...] = field(default=())
+    regularisers: tuple[Regulariser, ...] = field(default=())
 
     @property
     def needs(self) -> frozenset[Capability]:
@@ -51,7 +51,7 @@ class GlobalModel:
             name: Statistics(self.state[f"{name}.running_mean"], self.state[f"{name}.running_var"]) for name in layers
         }
 
-    def evaluate(self, images: Tensor, logits: Tensor) -> Found:
+    def evaluate(self, images: Tensor, logits: Tensor) -> ObjectiveAndGradients:
         """By autograd: one forward and one backward pass."""
         found: dict[str, Statistics] = {}
 
@@ -70,7 +70,7 @@ class GlobalModel:
                 predicted = functional_call(self.model, self.state, (images,))
                 terms = [self.objective.class_weight * nn.functional.cross_entropy(predicted, logits.softmax(1))]
                 terms += [self.objective.batchnorm_weight * mismatch(found, self.remembered)]
-                terms += [prior(images) for prior in self.objective.priors]
+                terms += [regulariser(images) for regulariser in self.objective.regularisers]
                 value = torch.stack(terms).sum()
             to_images, to_logits = torch.autograd.grad(value, (images, logits))
         finally:

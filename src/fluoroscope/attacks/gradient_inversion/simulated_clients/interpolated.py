@@ -10,11 +10,11 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from fluoroscope.attacks.common.batch_statistics import averaged, mismatch, values_a_channel
+from fluoroscope.attacks.common.batch_statistics import averaged, mismatch, values_per_channel
 from fluoroscope.attacks.gradient_inversion.evidence import batch_shape, direction, statistics
 from fluoroscope.attacks.gradient_inversion.objective import Objective
 from fluoroscope.attacks.gradient_inversion.pullback import Statistics, StatisticsPullback, pullback_for
-from fluoroscope.attacks.gradient_inversion.row_layout import Found
+from fluoroscope.attacks.gradient_inversion.row_layout import ObjectiveAndGradients
 from fluoroscope.federation.local_training import client_mode
 from fluoroscope.models import build
 from fluoroscope.threat_models.needs import require
@@ -48,16 +48,18 @@ class Interpolated:
         self.statistics: dict[str, Statistics] = {}
         if objective.batchnorm_weight:
             self.statistics = statistics(observation, self.model, alone=objective.distance is None)
-        self._counts = values_a_channel(self.model, torch.zeros(batch_shape(observation)))
+        self._counts = values_per_channel(self.model, torch.zeros(batch_shape(observation)))
         self._whole = pullback_for(self.model)
         self._only_statistics = StatisticsPullback(self.model)
 
-    def evaluate(self, images: Tensor, logits: Tensor) -> Found:
+    def evaluate(self, images: Tensor, logits: Tensor) -> ObjectiveAndGradients:
         """The objective, and its gradients with respect to the images and to the logits of the soft labels."""
         leaf, soft = images.detach().requires_grad_(), logits.detach().requires_grad_()
         with torch.enable_grad():
             labels = soft.softmax(1)
-            penalty = torch.stack([leaf.sum() * 0, *(prior(leaf) for prior in self.objective.priors)]).sum()
+            penalty = torch.stack(
+                [leaf.sum() * 0, *(regulariser(leaf) for regulariser in self.objective.regularisers)]
+            ).sum()
         (to_images,) = torch.autograd.grad(penalty, leaf)
         parts = list(torch.split(torch.arange(len(images)), self.training.batch_size)) * self.training.epochs
         value, pulled = self._steps([images[part] for part in parts], [labels.detach()[part] for part in parts])

@@ -20,8 +20,8 @@ from fluoroscope.attacks.common.batch_statistics import mismatch
 from fluoroscope.attacks.common.measuring import measured
 from fluoroscope.attacks.gradient_inversion.evidence import gives_statistics
 from fluoroscope.attacks.gradient_inversion.pullback.contract import Statistics
-from fluoroscope.attacks.gradient_inversion.regularisers import Prior
-from fluoroscope.attacks.gradient_inversion.row_layout import Found
+from fluoroscope.attacks.gradient_inversion.regularisers import Regulariser
+from fluoroscope.attacks.gradient_inversion.row_layout import ObjectiveAndGradients
 from fluoroscope.errors import Unsupported
 from fluoroscope.federation.local_training import client_mode
 from fluoroscope.models import build
@@ -52,11 +52,11 @@ class MeanNorm:
 
 
 @dataclass(frozen=True)
-class PublicCode:
+class P1PublicCode:
     """With the weights of the configuration that was published with it."""
 
     batchnorm_weight: float = 0.1
-    priors: tuple[Prior, ...] = field(default=(DiagonalVariation(1e-4), MeanNorm(1e-5)))
+    regularisers: tuple[Regulariser, ...] = field(default=(DiagonalVariation(1e-4), MeanNorm(1e-5)))
 
     @property
     def needs(self) -> frozenset[Capability]:
@@ -64,10 +64,10 @@ class PublicCode:
         return frozenset(known | {Capability.UPDATE, Capability.BUFFERS})
 
 
-class PublicCodeClient:
+class P1PublicCodeClient:
     """One observation as the public code looks at it."""
 
-    def __init__(self, observation: Observation, objective: PublicCode) -> None:
+    def __init__(self, observation: Observation, objective: P1PublicCode) -> None:
         architecture, training = observation.architecture, observation.training
         assert architecture is not None
         assert training is not None
@@ -95,7 +95,7 @@ class PublicCodeClient:
             layer: Statistics(demixed(f"{layer}.running_mean"), demixed(f"{layer}.running_var")) for layer in layers
         }
 
-    def evaluate(self, images: Tensor, logits: Tensor) -> Found:
+    def evaluate(self, images: Tensor, logits: Tensor) -> ObjectiveAndGradients:
         """What the code's gradient is the gradient of."""
         with torch.enable_grad():
             images, logits = images.detach().requires_grad_(), logits.detach().requires_grad_()
@@ -104,7 +104,7 @@ class PublicCodeClient:
                 self._run(self.updated, images)
             terms = [nn.functional.cross_entropy(predicted, logits.softmax(1))]
             terms += [self.objective.batchnorm_weight * mismatch(found, self.statistics)]
-            terms += [prior(images) for prior in self.objective.priors]
+            terms += [regulariser(images) for regulariser in self.objective.regularisers]
             value = torch.stack(terms).sum()
         to_images, to_logits = torch.autograd.grad(value, (images, logits))
         return value.detach(), to_images, to_logits

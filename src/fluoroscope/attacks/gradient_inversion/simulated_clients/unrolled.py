@@ -5,12 +5,12 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from fluoroscope.attacks.common.batch_statistics import averaged, mismatch, values_a_channel
+from fluoroscope.attacks.common.batch_statistics import averaged, mismatch, values_per_channel
 from fluoroscope.attacks.common.measuring import measured
 from fluoroscope.attacks.gradient_inversion.evidence import batch_shape, direction, statistics
 from fluoroscope.attacks.gradient_inversion.objective import Objective
 from fluoroscope.attacks.gradient_inversion.pullback.contract import Statistics
-from fluoroscope.attacks.gradient_inversion.row_layout import Found
+from fluoroscope.attacks.gradient_inversion.row_layout import ObjectiveAndGradients
 from fluoroscope.federation.local_training import MiniBatch, client_mode, train_on
 from fluoroscope.models import build
 from fluoroscope.threat_models.needs import require
@@ -41,15 +41,15 @@ class Unrolled:
         self.statistics: dict[str, Statistics] = {}
         if objective.batchnorm_weight:
             self.statistics = statistics(observation, self.model, alone=objective.distance is None)
-        self._counts = values_a_channel(self.model, torch.zeros(batch_shape(observation)))
+        self._counts = values_per_channel(self.model, torch.zeros(batch_shape(observation)))
 
-    def evaluate(self, images: Tensor, logits: Tensor) -> Found:
+    def evaluate(self, images: Tensor, logits: Tensor) -> ObjectiveAndGradients:
         """The objective, and its gradients with respect to the images and to the logits of the soft labels."""
         objective = self.objective
         with torch.enable_grad():
             images, logits = images.detach().requires_grad_(), logits.detach().requires_grad_()
             state, steps = self._trained(images, logits.softmax(1))
-            terms = [images.sum() * 0, *(prior(images) for prior in objective.priors)]
+            terms = [images.sum() * 0, *(regulariser(images) for regulariser in objective.regularisers)]
             if objective.distance is not None:
                 over = -self.training.optimiser.lr * self.training.steps
                 simulated = [(state[name] - self.state[name]) / over for name in self.seen]

@@ -10,7 +10,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 
 from fluoroscope.attacks.gradient_inversion.objective import OneStep
-from fluoroscope.attacks.gradient_inversion.row_layout import Client, Found
+from fluoroscope.attacks.gradient_inversion.row_layout import Client, ObjectiveAndGradients
 from fluoroscope.types import State
 
 
@@ -40,17 +40,17 @@ class Vectorised:
         self._shared = all(_same(state, first.state) for state in states[1:])
         self._state = dict(first.state) if self._shared else _stacked(states)
         self._seen = _stacked(seen)
-        self.at_once = max(1, memory // _bytes_a_row(first))
+        self.at_once = max(1, memory // _bytes_per_row(first))
         self._many = vmap(grad_and_value(self._value, argnums=(2, 3)), in_dims=(None if self._shared else 0, 0, 0, 0))
 
-    def __call__(self, images: Tensor, logits: Tensor, rows: Tensor) -> Found:
+    def __call__(self, images: Tensor, logits: Tensor, rows: Tensor) -> ObjectiveAndGradients:
         """In as many chunks as memory asks for."""
         parts = (torch.split(part, self.at_once) for part in (images, logits, rows))
         found = [self._chunk(*chunk) for chunk in zip(*parts, strict=True)]
         values, to_images, to_logits = (torch.cat(parts) for parts in zip(*found, strict=True))
         return values, to_images, to_logits
 
-    def _chunk(self, images: Tensor, logits: Tensor, rows: Tensor) -> Found:
+    def _chunk(self, images: Tensor, logits: Tensor, rows: Tensor) -> ObjectiveAndGradients:
         owner = self._owner[rows]
         state = self._state if self._shared else _of(self._state, owner)
         (to_images, to_logits), values = self._many(state, _of(self._seen, owner), images, logits)
@@ -69,7 +69,7 @@ class Vectorised:
         simulated = grad(loss)(parameters)
         assert self._objective.distance is not None
         gap = self._objective.distance([simulated[n] for n in self._names], [seen[n] for n in self._names])
-        penalties = [prior(images) for prior in self._objective.priors]
+        penalties = [regulariser(images) for regulariser in self._objective.regularisers]
         return torch.stack([self._objective.distance_weight * gap, *penalties]).sum()
 
 
@@ -88,7 +88,7 @@ def _of(stacked: State, owner: Tensor) -> dict[str, Tensor]:
     return {name: value[owner] for name, value in stacked.items()}
 
 
-def _bytes_a_row(client: OneStep) -> int:
+def _bytes_per_row(client: OneStep) -> int:
     """A double backward pass keeps each activation about eight times over, and each parameter's gradient four."""
     images = next(iter(client.seen.values())).new_zeros(client.shape)
     sizes: list[int] = []

@@ -13,20 +13,20 @@ from fluoroscope.types import State
 HOME = "home"
 
 
-def keep(context: Context, state: State, sent: Iterable[str]) -> None:
+def save_local_state(context: Context, state: State, sent: Iterable[str]) -> None:
     """Remember what of `state` was not sent."""
     left = set(sent)
     context.state[HOME] = to_arrays({name: value for name, value in state.items() if name not in left})
 
 
-def with_home(context: Context, received: State) -> dict[str, Tensor]:
+def merge_local_state(context: Context, received: State) -> dict[str, Tensor]:
     """The received model with the client's own part put in."""
     kept = context.state.array_records.get(HOME)
     own = {} if kept is None else to_state(kept)
     return {name: own[name].to(value) if name in own else value for name, value in received.items()}
 
 
-class KeptAtHome(Wrapper):
+class FillWithheld(Wrapper):
     """Reads what a client did not send as no change, so that every strategy meets whole models."""
 
     _sent_out: ArrayRecord
