@@ -1,3 +1,5 @@
-"""Imported before any test, so that the house sets up its threads before torch starts them."""
+"""Imported before any test, so that threads are set up before torch starts them."""
 
-import fluoroscope  # noqa: F401
+from fluoroscope import process_tuning
+
+process_tuning.apply()

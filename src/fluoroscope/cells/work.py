@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
+from fluoroscope import process_tuning
 from fluoroscope.cells.cell import Cell, CellContext, Result
 from fluoroscope.errors import FluoroscopeError, Misconfigured
 
@@ -74,10 +75,11 @@ def work(job: Job, tell: Callable[[float], None], threads: int | None) -> Ended:
 
 
 def work_elsewhere(job: Job, tell: Callable[[float], None], threads: int) -> bytes:
-    """The same in another process: how it ended, pickled, whatever it was.
+    """The same in a process of our own: how it ended, pickled, whatever it was.
 
     By plain pickle. multiprocessing's own would send tensors through shared memory that ends with the worker.
     """
+    process_tuning.apply()
     ended = work(job, _now_and_then(tell), threads)
     if isinstance(ended, Failed):
         ended.problem.add_note("".join(traceback.format_exception(ended.problem)))

@@ -9,6 +9,7 @@ import click
 import typer
 from rich.text import Text
 
+from fluoroscope import process_tuning
 from fluoroscope.cli import (
     attack,
     audit,
@@ -59,6 +60,7 @@ def program() -> typer.Typer:
 
 def main() -> None:
     """Entry point of the console script."""
+    process_tuning.apply()
     # --debug is accepted anywhere, as people add it to the end of a line that has just failed.
     debug = "--debug" in sys.argv
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]

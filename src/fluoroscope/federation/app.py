@@ -6,13 +6,17 @@ configuration gives its `partition-id`. `examples/flower-app` is a folder to run
 
 from pathlib import Path
 
-from flwr.app import Context
-from flwr.serverapp import Grid, ServerApp
+from fluoroscope import process_tuning
 
-from fluoroscope.federation.client import client_app
-from fluoroscope.federation.plan import Plan, read_plan
-from fluoroscope.federation.progress import Silent
-from fluoroscope.federation.server import serve
+process_tuning.apply()  # Flower imports this file as a program, and torch comes with what follows
+
+from flwr.app import Context  # noqa: E402
+from flwr.serverapp import Grid, ServerApp  # noqa: E402
+
+from fluoroscope.federation.client import client_app  # noqa: E402
+from fluoroscope.federation.plan import Plan, read_plan  # noqa: E402
+from fluoroscope.federation.progress import Silent  # noqa: E402
+from fluoroscope.federation.server import serve  # noqa: E402
 
 
 def _plan(context: Context) -> Plan:

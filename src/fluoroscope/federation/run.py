@@ -15,6 +15,7 @@ from flwr.app import Context, Message
 from flwr.serverapp import Grid, ServerApp
 from flwr.simulation import run_simulation
 
+from fluoroscope import process_tuning
 from fluoroscope.federation.client import client_app
 from fluoroscope.federation.grid import InProcessGrid
 from fluoroscope.federation.plan import Plan
@@ -104,11 +105,15 @@ def _ray(plan: Plan, device: str, progress: Progress, run: Serve) -> None:
     def main(grid: Grid, context: Context) -> None:
         run(grid)
 
+    def planned(context: Context) -> Plan:
+        process_tuning.apply()  # a client of Ray has a process of its own
+        return plan
+
     threads = torch.get_num_threads()
     resources: dict[str, Any] = {"num_cpus": threads, "num_gpus": 0 if device == "cpu" else 1}
     run_simulation(
         server_app=app,
-        client_app=client_app(lambda context: plan, device, threads),
+        client_app=client_app(planned, device, threads),
         num_supernodes=len(load_task(plan).clients),
         backend_config={"client_resources": resources, "init_args": {"log_to_driver": False}},
     )
