@@ -23,7 +23,7 @@ ALLOWED = {
     "atomic_write": set(),
     "digest": set(),
     "errors": set(),
-    "findings": set(),
+    "findings": {"errors"},
     "process_tuning": set(),
     "registry": {"errors"},
     "rng": set(),
@@ -42,7 +42,7 @@ ALLOWED = {
     "cells": FOUNDATION,
     "report": FOUNDATION | {"data", "federation"},
     "calibration": CORE | {"report.figures", "scenarios", "cells"},
-    "audit": CORE | {"report", "scenarios", "cells", "studies.p1.federation"},
+    "audit": CORE | {"scenarios", "cells", "studies.p1.federation"},
     "studies": CORE | {"report", "scenarios", "cells"},
     "cli": CORE | {"audit", "calibration", "cells", "report", "scenarios", "studies"},
 }

@@ -13,9 +13,9 @@ from PIL import Image
 from skimage.metrics import structural_similarity
 
 from fluoroscope.errors import BadInput
+from fluoroscope.findings.pointer import resolve
 from fluoroscope.report.audit_report import write_report
 from fluoroscope.report.embedded import BLURRED_TO, blurred
-from fluoroscope.report.pointer import resolve
 from tests.report.audits import pictures
 
 NUMBER = re.compile(r'<span class="n" data-(finding|timing)="([^"]+)" data-format="([^"]+)">([^<]*)</span>')

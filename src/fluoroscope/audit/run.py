@@ -15,8 +15,7 @@ from fluoroscope.audit.plan import AuditPlan
 from fluoroscope.audit.schedule import Forecast, cells_of, forecast
 from fluoroscope.cells import LOCAL, CellStore, Engine, key, run_cells
 from fluoroscope.cells.local import cores
-from fluoroscope.findings import Audit
-from fluoroscope.report.reading import read_findings
+from fluoroscope.findings import Audit, read_findings
 
 OnProgress = Callable[[float, int, str], None]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from fluoroscope.audit.plan import AuditPlan
 from fluoroscope.findings import GUARD, NO_DEFENCE
-from fluoroscope.report.pointer import pointer
+from fluoroscope.findings.pointer import pointer
 
 Finding = dict[str, Any]
 Text = dict[str, Any]

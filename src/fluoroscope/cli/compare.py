@@ -24,8 +24,8 @@ def add_to(app: typer.Typer) -> None:
         as_json: options.Json = False,
     ) -> None:
         """Put two audits side by side: each score in both, and whether its intervals overlap."""
+        from fluoroscope.findings import read_findings
         from fluoroscope.report.comparison import compare as compared
-        from fluoroscope.report.reading import read_findings
 
         found = compared(read_findings(before), read_findings(after))
         if as_json:
@@ -73,7 +73,7 @@ def _row(change: "Change") -> dict[str, Any]:
 
 
 def _written(side: "Side", name: str) -> str | None:
-    from fluoroscope.report.metrics import metric
+    from fluoroscope.findings.metrics import metric
 
     score, how = side.score, metric(name).format
     if score.value is None:

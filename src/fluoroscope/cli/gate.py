@@ -36,8 +36,8 @@ def add_to(app: typer.Typer) -> None:
         as_json: options.Json = False,
     ) -> None:
         """Hold an audit against limits. Of an interval the worse end counts; what was not measured breaks its limit."""
+        from fluoroscope.findings import read_findings
         from fluoroscope.report.gate import Limit, judge
-        from fluoroscope.report.reading import read_findings
 
         asked = {"rdlv": max_rdlv, "iip": max_iip, "auc": max_auc, "rate": max_rate}
         limits = [Limit(metric, bound) for metric, bound in asked.items() if bound is not None]

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from fluoroscope.findings import Cell, Curve, Kind
+from fluoroscope.findings.metrics import KINDS, LEAKS, metric
 from fluoroscope.report.figures import COLOURS, Panel, Point
-from fluoroscope.report.metrics import KINDS, LEAKS, metric
 from fluoroscope.report.page import Picture
 from fluoroscope.report.small_multiples import Dot, Dots, cloud, curves, dots
 from fluoroscope.report.view import Placed, View, differing, named

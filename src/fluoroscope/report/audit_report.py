@@ -4,11 +4,10 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from fluoroscope.findings import Audit
+from fluoroscope.findings import Audit, read_findings
 from fluoroscope.report.engineer import engineer, scores_meant
 from fluoroscope.report.officer import officer
 from fluoroscope.report.page import resource, template
-from fluoroscope.report.reading import read_findings
 from fluoroscope.report.traced import Traced
 from fluoroscope.report.view import View
 

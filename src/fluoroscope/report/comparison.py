@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fluoroscope.findings import Audit, Cell, Score
-from fluoroscope.report.pointer import pointer
+from fluoroscope.findings.pointer import pointer
 
 _NAMED_BY = ("client", "attack", "round")
 """Settings that say which cell it is; the others say how it was run."""

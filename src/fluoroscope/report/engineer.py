@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from markupsafe import Markup
 
 from fluoroscope.findings import Kind, Shown, Timing
+from fluoroscope.findings.metrics import KINDS, LEAKS, metric
+from fluoroscope.findings.pointer import pointer
 from fluoroscope.report import audit_figures as figures
 from fluoroscope.report.embedded import data_uri
-from fluoroscope.report.metrics import KINDS, LEAKS, metric
 from fluoroscope.report.officer import claim
 from fluoroscope.report.page import Section, Table
 from fluoroscope.report.parts import Folded, Galleries, Gallery, Multiples, Stage, Viewer
-from fluoroscope.report.pointer import pointer
 from fluoroscope.report.traced import NOTHING, Traced
 from fluoroscope.report.view import PLACES, Placed, View, differing, leakiest
 

@@ -6,7 +6,7 @@ from difflib import get_close_matches
 
 from fluoroscope.errors import Misconfigured
 from fluoroscope.findings import NO_DEFENCE, Audit, Cell, Findings, Kind
-from fluoroscope.report.pointer import pointer
+from fluoroscope.findings.pointer import pointer
 
 MEASURED_BY: dict[str, tuple[Kind, ...]] = {
     "rdlv": ("reconstruction",),

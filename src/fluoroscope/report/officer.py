@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from fluoroscope.findings import Threat
-from fluoroscope.report.metrics import KINDS
-from fluoroscope.report.pointer import pointer
+from fluoroscope.findings.metrics import KINDS
+from fluoroscope.findings.pointer import pointer
 from fluoroscope.report.view import View
 
 WORDS = {"leaks": "Leaks", "holds": "Holds", "unclear": "Unclear", "not tested": "Not tested"}

@@ -6,8 +6,8 @@ from typing import Any
 from markupsafe import Markup, escape
 
 from fluoroscope.findings import Score, Text
-from fluoroscope.report.metrics import metric
-from fluoroscope.report.pointer import pointer, resolve
+from fluoroscope.findings.metrics import metric
+from fluoroscope.findings.pointer import pointer, resolve
 
 NOTHING = "–"
 _VALUE = "/value"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from markupsafe import Markup, escape
 
 from fluoroscope.findings import Audit, Cell, Kind, Score
-from fluoroscope.report.pointer import pointer
+from fluoroscope.findings.pointer import pointer
 from fluoroscope.report.traced import NOTHING, Traced
 
 Placed = tuple[int, Cell]

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from fluoroscope.errors import BadInput
-from fluoroscope.report.pointer import pointer, resolve
-from fluoroscope.report.reading import read_findings
+from fluoroscope.findings.pointer import pointer, resolve
+from fluoroscope.findings.reading import read_findings
 
 REMOVED = object()
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from fluoroscope.findings import Kind
+from fluoroscope.findings.document import Kind
 
 
 @dataclass(frozen=True)

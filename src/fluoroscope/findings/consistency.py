@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from string import Formatter
 from typing import Any
 
-from fluoroscope.findings import GUARD, NO_DEFENCE, Findings, Text
-from fluoroscope.report.pointer import resolve
+from fluoroscope.findings.document import GUARD, NO_DEFENCE, Findings, Text
+from fluoroscope.findings.pointer import resolve
 
 
 def at_odds(findings: Findings, document: dict[str, Any]) -> Iterator[str]:

@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from fluoroscope.errors import BadInput
-from fluoroscope.findings import FORMAT, Audit, Findings, Timing
-from fluoroscope.report.consistency import at_odds
+from fluoroscope.findings.consistency import at_odds
+from fluoroscope.findings.document import FORMAT, Audit, Findings, Timing
 
 M = TypeVar("M", bound=BaseModel)
 
