@@ -71,3 +71,33 @@ import fluoroscope.audit.plan
 assert fl.audit is audit
 """
     assert python(code) == ""
+
+
+def test_help_and_version_need_no_heavy_library():
+    code = f"""
+import sys
+import click
+import typer
+from fluoroscope.cli.app import main, program
+
+def leaves(command, path):
+    if isinstance(command, click.Group):
+        yield path
+        for name, inner in command.commands.items():
+            yield from leaves(inner, [*path, name])
+    else:
+        yield path
+
+asked = [[*path, "--help"] for path in leaves(typer.main.get_command(program()), [])]
+assert len(asked) > 15
+for arguments in [["--version"], *asked]:
+    sys.argv = ["fluoroscope", *arguments]
+    try:
+        main()
+    except SystemExit as stop:
+        assert not stop.code, arguments
+    assert not set({HEAVY}) & set(sys.modules), (arguments, set({HEAVY}) & set(sys.modules))
+"""
+    said = python(code)
+    assert said.startswith(f"fluoroscope {fluoroscope.__version__}\n")
+    assert "RDLV" in said

@@ -9,6 +9,7 @@ import click
 import typer
 from rich.text import Text
 
+import fluoroscope
 from fluoroscope import process_tuning
 from fluoroscope.cli import (
     attack,
@@ -48,6 +49,9 @@ def program() -> typer.Typer:
     @app.callback()
     def options(
         debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+        version: Annotated[
+            bool, typer.Option("--version", help="Show the version.", callback=_version, is_eager=True)
+        ] = False,
     ) -> None:
         """Measures what a medical federation leaks, and what stops it."""
 
@@ -56,6 +60,12 @@ def program() -> typer.Typer:
     for command in (*main_job, *afterwards, data, federate, records, attack, medileak, inspect, calibrate, study):
         command.add_to(app)
     return app
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        print(f"fluoroscope {fluoroscope.__version__}")
+        raise typer.Exit
 
 
 def main() -> None:

@@ -10,10 +10,10 @@ import typer
 from fluoroscope.cli import console, options
 from fluoroscope.cli.bar import bar
 from fluoroscope.errors import Misconfigured
-from fluoroscope.types import Capability
 
 if TYPE_CHECKING:
     from fluoroscope.scenarios.recorded_update import Attacked
+    from fluoroscope.types import Capability
 
 Out = Annotated[
     Path | None, typer.Option("--out", help="Where to write; RECORDS/attacks/... unless told. A killed attack goes on.")
@@ -102,7 +102,9 @@ def _tell(attacked: "Attacked") -> None:
         console.say(f"note: {attacked.evidence.why_not}")
 
 
-def _capability(text: str) -> Capability:
+def _capability(text: str) -> "Capability":
+    from fluoroscope.types import Capability
+
     known = [capability.value for capability in Capability]
     if text not in known:
         near = get_close_matches(text, known, n=1)

@@ -1,16 +1,18 @@
 """`fluoroscope federate`: train and record a planned federation."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fluoroscope import strict_json
 from fluoroscope.cli import console, options
-from fluoroscope.federation.plan import Plan
+
+if TYPE_CHECKING:
+    from fluoroscope.federation.plan import Plan
 
 
-def run(plan: Plan, out: Path, engine: str, device: str, threads: int | None) -> tuple[Path, dict[str, Any]]:
+def run(plan: "Plan", out: Path, engine: str, device: str, threads: int | None) -> tuple[Path, dict[str, Any]]:
     """Train, then write the page and its data; gives the page's path and the data."""
     # Flower and torch take seconds to import: `--help` should not wait for them.
     from fluoroscope.federation.run import federate
