@@ -38,9 +38,9 @@ ALLOWED = {
     "federation": FOUNDATION | {"data", "models", "scores.utility", "defences"},
     # An attacker simulates the client with the client's own code, on the network that it knows: docs/decisions/0007.
     "attacks": FOUNDATION | {"models", "threat_models", "federation.local_training"},
-    "scenarios": CORE | {"report.figures"},
+    "scenarios": CORE,
     "cells": FOUNDATION,
-    "report": FOUNDATION | {"data", "federation"},
+    "report": FOUNDATION,
     "calibration": CORE | {"report.figures", "scenarios", "cells"},
     "audit": CORE | {"scenarios", "cells", "studies.p1.federation"},
     "studies": CORE | {"report", "scenarios", "cells"},

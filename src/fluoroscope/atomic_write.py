@@ -15,10 +15,15 @@ def write_text(path: Path, text: str) -> None:
     _whole(path, lambda part: part.write_text(text, encoding="utf-8"))
 
 
-def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """The tensors at `path`, as safetensors."""
+def write_bytes(path: Path, content: bytes) -> None:
+    """The same of bytes, such as a picture's."""
+    _whole(path, lambda part: part.write_bytes(content))
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], about: Mapping[str, str] | None = None) -> None:
+    """The tensors at `path`, as safetensors; `about` stands in the file's header."""
     plain = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
-    _whole(path, lambda part: _save(plain, part))
+    _whole(path, lambda part: _save(plain, part, about))
 
 
 def sync(path: Path) -> None:
@@ -41,9 +46,9 @@ def _whole(path: Path, write: Callable[[Path], object]) -> None:
         raise OSError(problem.errno, problem.strerror, str(path)) from problem
 
 
-def _save(tensors: dict[str, Tensor], part: Path) -> None:
+def _save(tensors: dict[str, Tensor], part: Path, about: Mapping[str, str] | None) -> None:
     try:
-        save_file(tensors, part)
+        save_file(tensors, part, None if about is None else dict(about))
     except SafetensorError as problem:  # hides the number of the system's error in its text
         found = re.search(r"os error (\d+)", str(problem))
         if found is None:

@@ -50,8 +50,9 @@ def add_to(app: typer.Typer) -> None:
         """
         # torch takes seconds to import: `--help` should not wait for it.
         from fluoroscope.attacks import ATTACKS
+        from fluoroscope.cli.attack_files import write_attacked
         from fluoroscope.cli.dotted import changed
-        from fluoroscope.scenarios.recorded_update import attack_record, gather, write_attacked
+        from fluoroscope.scenarios.recorded_update import attack_record, gather
 
         options.use(device, threads)
         chosen = changed(ATTACKS.get(name), options.parsed(settings or []), name)

@@ -1,5 +1,6 @@
 """`fluoroscope federate`: train and record a planned federation."""
 
+import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,14 +12,20 @@ from fluoroscope.cli import console, options
 if TYPE_CHECKING:
     from fluoroscope.federation.plan import Plan
 
+if TYPE_CHECKING:
+    from fluoroscope.federation.store import RecordStore
+    from fluoroscope.federation.task import Task
+    from fluoroscope.report.federation_page import Origin
+
 
 def run(plan: "Plan", out: Path, engine: str, device: str, threads: int | None) -> tuple[Path, dict[str, Any]]:
     """Train, then write the page and its data; gives the page's path and the data."""
     # Flower and torch take seconds to import: `--help` should not wait for them.
     from fluoroscope.federation.run import federate
     from fluoroscope.federation.store import RecordStore
+    from fluoroscope.federation.summary import federation_summary
     from fluoroscope.federation.task import load_task
-    from fluoroscope.report.federation_page import federation_page, federation_summary
+    from fluoroscope.report.federation_page import federation_page
 
     options.use(device, threads)
     begun = RecordStore(out)
@@ -29,7 +36,27 @@ def run(plan: "Plan", out: Path, engine: str, device: str, threads: int | None) 
     task = load_task(plan)
     summary = federation_summary(task, store)
     store.write_text("summary.json", strict_json.dumps(summary))
-    return store.write_text("index.html", federation_page(task, store, summary)), summary
+    return store.write_text("index.html", federation_page(summary, _origin(task, store))), summary
+
+
+def _origin(task: "Task", store: "RecordStore") -> "Origin":
+    from fluoroscope.data.contact_sheet import contact_sheet
+    from fluoroscope.report.federation_page import Origin
+
+    sheet = io.BytesIO()
+    if task.images.synthetic:  # patients' images are never put on a page unasked
+        contact_sheet(task.images, sheet)
+    return Origin(
+        data=task.images.name,
+        licence=task.images.licence,
+        model=task.plan.model.name,
+        clients=len(task.clients),
+        seed=task.plan.seed,
+        plan=task.plan.model_dump_json(),
+        records=store.folder.name,
+        versions=store.header.versions,
+        sheet=sheet.getvalue() or None,
+    )
 
 
 def report(page: Path, summary: dict[str, Any], as_json: bool) -> None:

@@ -42,6 +42,7 @@ def add_to(app: typer.Typer) -> None:
         With --guard the clients refuse such models: exit code 3, and nothing leaks.
         """
         from fluoroscope.attacks.imprint import Adjacent, Peeling
+        from fluoroscope.cli.medileak_files import write_outcome
         from fluoroscope.federation.plan import read_plan
         from fluoroscope.federation.task import load_task
         from fluoroscope.scenarios.malicious_server import (
@@ -49,7 +50,6 @@ def add_to(app: typer.Typer) -> None:
             chosen_victims,
             row,
             run_malicious_rounds,
-            write_outcome,
         )
 
         options.use("cpu", threads)

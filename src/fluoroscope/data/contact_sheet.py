@@ -1,6 +1,7 @@
 """Many images on one page, so that a person can see what a data set holds."""
 
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -21,7 +22,9 @@ def sheet_size(image_set: ImageSet, columns: int, rows: int = 1) -> tuple[float,
     return columns * _TILE * 1.04 + _MARGIN, rows * len(_present(image_set)) * _ROW + _TITLE
 
 
-def contact_sheet(image_set: ImageSet, path: Path, columns: int = 8, rows: int = 1, title: str | None = None) -> None:
+def contact_sheet(
+    image_set: ImageSet, to: Path | BinaryIO, columns: int = 8, rows: int = 1, title: str | None = None
+) -> None:
     """Writes the first `rows` times `columns` images of every class, one class below the other, as a PNG or PDF."""
     if columns < 1 or rows < 1:
         raise Misconfigured(f"a contact sheet needs at least 1 column and 1 row, not {columns} and {rows}.")
@@ -30,7 +33,7 @@ def contact_sheet(image_set: ImageSet, path: Path, columns: int = 8, rows: int =
     figure = Figure(figsize=sheet_size(image_set, columns, rows))
     FigureCanvasAgg(figure)  # the figure draws itself: no window, and no pyplot to share with anyone
     arrange(figure, image_set, columns, rows, title)
-    figure.savefig(path, dpi=110)
+    figure.savefig(to, dpi=110)
 
 
 def arrange(figure: FigureBase, image_set: ImageSet, columns: int, rows: int = 1, title: str | None = None) -> None:

@@ -1,54 +1,40 @@
-"""Joins the stages: the only module that knows them all."""
+"""The page of a federation: who trained what, how well, and what left each hospital."""
 
 import base64
-import json
-import tempfile
-from pathlib import Path
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from fluoroscope.data.contact_sheet import contact_sheet
-from fluoroscope.data.partition import split_table
-from fluoroscope.federation.store import RecordStore
-from fluoroscope.federation.task import Task
 from fluoroscope.report.figures import Series, lines
 from fluoroscope.report.page import Picture, Section, Table, render
 
 
-def federation_summary(task: Task, store: RecordStore) -> dict[str, Any]:
-    """A finished federation as plain data: what `--json` prints and the page shows."""
-    rounds = [r for r in store.rounds() if r > 0]
-    result = json.loads((store.folder / "result.json").read_text())
-    return {
-        "clients": split_table(task.images, task.partition),
-        "rounds": [
-            {
-                "round": r,
-                "seconds": store.seconds(r),
-                "validation_accuracy": store.manifest(r).validation_accuracy,
-                "validation": {name: scored["accuracy"] for name, scored in store.manifest(r).validation.items()},
-                "clients": {
-                    name: {
-                        "loss": entry.loss,
-                        "recorded": entry.recorded,
-                        "update_norm": _update_norm(store, r, name) if entry.recorded else None,
-                    }
-                    for name, entry in store.manifest(r).clients.items()
-                },
-            }
-            for r in rounds
-        ],
-        "test": {"best_round": result["best_round"], "best": result["best"], "last": result["last"]},
-    }
+@dataclass(frozen=True)
+class Origin:
+    """Whose federation it was, and what would train it again."""
+
+    data: str
+    licence: str
+    model: str
+    clients: int
+    seed: int
+    plan: str
+    """As JSON."""
+    records: str
+    """The folder's name."""
+    versions: Mapping[str, str]
+    sheet: bytes | None = None
+    """A few of the images as PNG, where anybody may see them."""
 
 
-def federation_page(task: Task, store: RecordStore, summary: dict[str, Any]) -> str:
-    """The first page of results: who trained what, how well, and what left each hospital."""
-    plan, rounds, test = task.plan, summary["rounds"], summary["test"]
+def federation_page(summary: dict[str, Any], origin: Origin) -> str:
+    """The page as HTML, from what `federation_summary` gave."""
+    rounds, test = summary["rounds"], summary["test"]
     scored = test["best"] or test["last"]
     records = sum(client["recorded"] for row in rounds for client in row["clients"].values())
     lead = (
-        f"{len(task.clients)} hospitals trained {plan.model.name} together for {len(rounds)} rounds on "
-        f"{task.images.name}. {records} of their updates were recorded, as a curious server would see them."
+        f"{origin.clients} hospitals trained {origin.model} together for {len(rounds)} rounds on "
+        f"{origin.data}. {records} of their updates were recorded, as a curious server would see them."
     )
     if scored:
         which = "best" if test["best"] else "last"
@@ -82,22 +68,18 @@ def federation_page(task: Task, store: RecordStore, summary: dict[str, Any]) -> 
             ],
         ),
     ]
-    if task.images.synthetic:  # patients' images are never put on a page unasked
-        sections.append(Section("The images", "Phantoms: nobody's anatomy.", [_sheet(task)]))
-    header = store.header
+    if origin.sheet is not None:
+        encoded = base64.b64encode(origin.sheet).decode()
+        picture = Picture(f"data:image/png;base64,{encoded}", f"A few images of {origin.data}, by class.")
+        sections.append(Section("The images", "Phantoms: nobody's anatomy.", [picture]))
     facts = {
-        "seed": plan.seed,
-        "records": store.folder.name,
-        "licence of the images": task.images.licence,
-        **header.versions,
-        "plan": plan.model_dump_json(),
+        "seed": origin.seed,
+        "records": origin.records,
+        "licence of the images": origin.licence,
+        **origin.versions,
+        "plan": origin.plan,
     }
     return render("A federation, recorded", lead, sections, facts)
-
-
-def _update_norm(store: RecordStore, server_round: int, client: str) -> float:
-    arrays = store.load(server_round, client).arrays
-    return float(sum(float(value.double().square().sum()) for value in arrays.values()) ** 0.5)
 
 
 def _accuracies(rounds: list[dict[str, Any]]) -> Series:
@@ -138,11 +120,3 @@ def _test_table(test: dict[str, Any]) -> Table:
         ["on the test images", *keys],
         [[name, *(scored[key] for key in keys)] for name, scored in models.items() if scored],
     )
-
-
-def _sheet(task: Task) -> Picture:
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "sheet.png"
-        contact_sheet(task.images, path)
-        encoded = base64.b64encode(path.read_bytes()).decode()
-    return Picture(f"data:image/png;base64,{encoded}", f"A few images of {task.images.name}, by class.")

@@ -14,6 +14,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator
 
+from fluoroscope.atomic_write import write_bytes, write_text
+
 # Okabe and Ito's palette and three more, told apart by people with any kind of colour vision; black is for means.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6D1F", "#7F7F7F", "#5E3C99")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
@@ -193,8 +195,10 @@ def write(figure: Figure, stem: Path) -> tuple[Path, Path]:
     """The figure as STEM.png and STEM.svg."""
     FigureCanvasAgg(figure)  # the figure draws itself: no window, and no pyplot to share with anyone
     png, vector = stem.with_name(f"{stem.name}.png"), stem.with_name(f"{stem.name}.svg")
-    figure.savefig(png, dpi=130, facecolor="white")
-    vector.write_text(svg(figure), encoding="utf-8")
+    pixels = io.BytesIO()
+    figure.savefig(pixels, dpi=130, facecolor="white")
+    write_bytes(png, pixels.getvalue())
+    write_text(vector, svg(figure))
     return png, vector
 
 

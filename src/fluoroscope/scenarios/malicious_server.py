@@ -2,23 +2,17 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from flwr.app import Context, Message
-from safetensors.torch import save_file
 
-from fluoroscope import strict_json
 from fluoroscope.attacks.imprint import MediLeak, merged
 from fluoroscope.defences.guard import Verdict
 from fluoroscope.errors import BadInput, Misconfigured, Refused
 from fluoroscope.federation.guard import Mod, Next, guard_mod
 from fluoroscope.federation.secure_aggregation import Participant
 from fluoroscope.federation.task import Task
-from fluoroscope.report.figures import Tile, gallery, write
 from fluoroscope.scenarios.malicious_round import Aggregation, Decoder, RecoveryResult, malicious_round, scored
-
-SHOWN = 6
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,27 +147,3 @@ def chosen_victims(task: Task, names: Sequence[str]) -> tuple[int, ...]:
         if name not in known:
             raise BadInput(f"there is no client {name!r}; the partition has {', '.join(known)}.")
     return tuple(known.index(name) for name in names) or (0,)
-
-
-def write_outcome(outcome: Outcome, task: Task, title: str, out: Path) -> dict[str, Path]:
-    """findings.json; where something leaked, the images and a picture of them beside the originals."""
-    out.mkdir(parents=True, exist_ok=True)
-    files = {"findings": out / "findings.json"}
-    files["findings"].write_text(strict_json.dumps(outcome.plain()))
-    if not outcome.recoveries:
-        return files
-    files["recovered"] = out / "recovered.safetensors"
-    save_file({each.victim: each.recovered.images.contiguous() for each in outcome.recoveries}, files["recovered"])
-    rows: dict[str, list[Tile]] = {}
-    truth = {each.name: each.batch.images for each in participants(task)}
-    for each in outcome.recoveries:
-        shown = each.score.recovered.nonzero()[:SHOWN, 0]
-        if len(shown):
-            found = each.recovered.images[each.score.reconstruction[shown]].clamp(0, 1)
-            rows[f"{each.victim}: originals"] = [Tile(x.numpy(), "") for x in truth[each.victim][shown]]
-            rows[f"{each.victim}: recovered"] = [
-                Tile(x.numpy(), f"{each.score.psnr[i]:.0f} dB") for x, i in zip(found, shown.tolist(), strict=True)
-            ]
-    if rows:
-        files["png"], files["svg"] = write(gallery(title, rows), out / "recovered")
-    return files

@@ -6,11 +6,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from matplotlib.figure import Figure
-from safetensors.torch import save_file
 from torch import Tensor
 
-from fluoroscope import strict_json
 from fluoroscope.attacks import Attack
 from fluoroscope.attacks.common.checkpoint import Checkpoint
 from fluoroscope.attacks.gradient_inversion.attack import Inversion
@@ -19,15 +16,11 @@ from fluoroscope.errors import BadInput, FluoroscopeError, Unsupported
 from fluoroscope.federation.plan import parse_plan
 from fluoroscope.federation.store import RecordStore
 from fluoroscope.federation.task import Task, load_task
-from fluoroscope.report.figures import Tile, gallery, write
 from fluoroscope.rng import generator
 from fluoroscope.scores.reconstruction import ImageScore, score
 from fluoroscope.threat_models import THREATS, observe
 from fluoroscope.threat_models.needs import missing
 from fluoroscope.types import Capability, Observation, PrivateBatch, Reconstruction, UpdateRecord
-
-SHOWN = 16
-"""Images in the picture."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,18 +134,6 @@ def attack_record(
     return Attacked(name, seed, evidence, seen, guess, scores, seconds)
 
 
-def write_attacked(attacked: Attacked, out: Path) -> dict[str, Path]:
-    """findings.json, reconstruction.safetensors and the picture as PNG and SVG."""
-    out.mkdir(parents=True, exist_ok=True)
-    findings, tensors = out / "findings.json", out / "reconstruction.safetensors"
-    findings.write_text(strict_json.dumps(attacked.plain()))
-    guess = attacked.guess
-    arrays = {"images": guess.images} | ({} if guess.labels is None else {"labels": guess.labels})
-    save_file({name: value.cpu().contiguous() for name, value in arrays.items()}, tensors)
-    png, svg = write(_picture(attacked), out / "reconstruction")
-    return {"findings": findings, "reconstruction": tensors, "png": png, "svg": svg}
-
-
 def _prior(task: Task) -> Tensor | None:
     public = list(task.partition.auxiliary)
     return task.images.batch.images[public].mean(0) if public else None
@@ -174,25 +155,3 @@ def _to(observation: Observation, device: str) -> Observation:
         tensor = getattr(observation, name)
         moved[name] = None if tensor is None else tensor.to(device)
     return replace(observation, **moved)
-
-
-def _picture(attacked: Attacked) -> Figure:
-    """Original, prior and reconstruction of every image; without the truth, what there is."""
-    guessed, evidence = attacked.guess.images.cpu(), attacked.evidence
-    title = f"{attacked.attack} on {evidence.client}, round {evidence.record.round}, seed {attacked.seed}"
-    if len(guessed) > SHOWN:
-        title += f", the first {SHOWN} of {len(guessed)}"
-    prior = evidence.prior
-    rows: dict[str, list[Tile]] = {}
-    for i, image in enumerate(attacked.scores[:SHOWN]):
-        assert evidence.truth is not None
-        tiles = [Tile(evidence.truth.images[image.original].numpy(), "original")]
-        if prior is not None:
-            tiles.append(Tile(prior.numpy(), f"prior\nSSIM {image.ssim_prior:.3f}, {image.psnr_prior:.1f} dB"))
-        leaked = "" if image.rdlv is None else f"\nRDLV {image.rdlv:+.2f}"
-        caption = f"reconstruction\nSSIM {image.ssim:.3f}, {image.psnr:.1f} dB{leaked}"
-        rows[f"image {i + 1}"] = [*tiles, Tile(guessed[image.reconstruction].numpy(), caption)]
-    if not rows:
-        known = [] if prior is None else [Tile(prior.numpy(), "prior")]
-        rows = {f"guess {i + 1}": [*known, Tile(x.numpy(), "reconstruction")] for i, x in enumerate(guessed[:SHOWN])}
-    return gallery(title, rows)
