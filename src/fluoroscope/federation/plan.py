@@ -5,44 +5,15 @@ import json
 import tomllib
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError, model_validator
+from pydantic import Field, PositiveInt, ValidationError, model_validator
 
-from fluoroscope.data import SOURCES
 from fluoroscope.errors import BadInput, Misconfigured
+from fluoroscope.federation.data_plan import DataPlan
+from fluoroscope.federation.sections import OpenSection, Section
 
 Setting = bool | int | float | str | None
-
-
-class Section(BaseModel):
-    """A table of the plan; keys that it does not know are errors."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-
-class OpenSection(BaseModel):
-    """A table whose further keys belong to the part that it names, and are checked by it."""
-
-    model_config = ConfigDict(extra="allow", frozen=True, allow_inf_nan=False)
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """The keys beside the declared ones."""
-        return dict(self.__pydantic_extra__ or {})
-
-
-class DataPlan(Section):
-    """Where the images come from."""
-
-    source: str = Field(default="phantom/chest", min_length=1)
-    size: int | None = Field(default=None, ge=28)
-    channels: Literal[1, 3] | None = None
-    images: int | None = Field(default=None, ge=1)
-    seed: int | None = None
-    """Of the phantoms and of samples; None takes the plan's."""
-    skip_bad: bool = False
-    burn_in: bool = False
 
 
 class PartitionPlan(OpenSection):
@@ -60,7 +31,7 @@ class ModelPlan(Section):
     weights: str | None = None
     factory: str | None = None
     """`package.module:function` that makes a torch module, in the place of a registered name."""
-    arguments: dict[str, Any] = {}
+    arguments: dict[str, Any] = Field(default_factory=dict)
     """What the factory is called with."""
 
     @model_validator(mode="after")
@@ -191,6 +162,27 @@ class Plan(Section):
     privacy: PrivacyPlan = PrivacyPlan()
     records: RecordsPlan = RecordsPlan()
 
+    @model_validator(mode="before")
+    @classmethod
+    def _sites_are_the_clients(cls, content: Any) -> Any:  # noqa: ANN401  # whatever stands in the file
+        """Who names the sites has named the clients: the partition need not be named too."""
+        data, partition = (content.get(key, {}) if isinstance(content, dict) else None for key in ("data", "partition"))
+        if not isinstance(data, dict) or not isinstance(partition, dict):
+            return content
+        by_site = data.get("site") or data.get("folders") == "sites"
+        return {**content, "partition": {"name": "sites", **partition}} if by_site else content
+
+    @model_validator(mode="after")
+    def _sites_keep_their_images(self) -> Self:
+        if self.data.site and self.partition.name != "sites":
+            raise ValueError(
+                f"partition.name = {self.partition.name!r} would deal the images out anew, and [[data.site]] says who "
+                "holds them; leave partition.name out, or give all images as one data.source"
+            )
+        if any(site.batch_size for site in self.data.site) and "batch_sizes" in self.partition.settings:
+            raise ValueError("partition.batch_sizes and batch_size of [[data.site]] say the same; keep one of them")
+        return self
+
     @model_validator(mode="after")
     def _records_something(self) -> Self:
         if isinstance(self.records.rounds, list) and min(self.records.rounds) > self.rounds:
@@ -204,7 +196,7 @@ class Plan(Section):
         for section, keys in _LATER.items():  # a plan that does not say them is what it was before they could be said
             usual = type(getattr(self, section)).model_fields
             for key in keys:
-                if getattr(getattr(self, section), key) == usual[key].default:
+                if getattr(getattr(self, section), key) == usual[key].get_default(call_default_factory=True):
                     del decisive[section][key]
         return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
 
@@ -262,7 +254,9 @@ def parse_plan_as(kind: type[P], content: dict[str, Any], origin: str = "plan") 
 
 
 def _near(kind: type[Plan], location: tuple[int | str, ...]) -> str:
-    section = kind.model_fields[str(location[0])].annotation if len(location) > 1 else kind
+    section: Any = kind
+    for part in location[:-1]:  # a number is the place in a list of tables
+        section = get_args(section)[0] if isinstance(part, int) else section.model_fields[part].annotation
     known = list(getattr(section, "model_fields", {}))
     near = get_close_matches(str(location[-1]), known, n=1)
     return f"; did you mean {near[0]!r}?" if near else f". Known here: {', '.join(known)}"
@@ -277,16 +271,13 @@ def _with_key(part: DefencePlan, folder: Path) -> DefencePlan:
 
 def _rooted(plan: P, folder: Path) -> P:
     """The plan with its relative paths made absolute, so that it means the same from anywhere."""
-    kind, colon, location = plan.data.source.rpartition(":")
-    source, weights = plan.data.source, plan.model.weights
-    if location and location not in SOURCES and not location.startswith("phantom/"):  # a misspelt one is no path
-        source = f"{kind}{colon}{(folder / location).resolve()}"
+    weights = plan.model.weights
     if weights and weights != "random":
         weights = str((folder / weights).resolve())
     return plan.model_copy(
         update={
             "defence": tuple(_with_key(part, folder) for part in plan.defence),
-            "data": plan.data.model_copy(update={"source": source}),
+            "data": plan.data.rooted(folder),
             "model": plan.model.model_copy(update={"weights": weights}),
         }
     )

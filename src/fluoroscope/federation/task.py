@@ -9,10 +9,11 @@ import torch
 from flwr.app import ConfigRecord
 from torch import Tensor, nn
 
-from fluoroscope.data import Request, load
+from fluoroscope.data import Request, Site, load, load_sites
 from fluoroscope.data.partition import PARTITIONS, Partitioner
 from fluoroscope.defences import Chain
 from fluoroscope.errors import Misconfigured
+from fluoroscope.federation.data_plan import DataPlan
 from fluoroscope.federation.plan import Plan, TrainingPlan
 from fluoroscope.federation.settings import build_defences, build_part
 from fluoroscope.federation.strategies import build_strategy, proximal_mu
@@ -201,15 +202,22 @@ def forget_tasks() -> None:
 @lru_cache(maxsize=4)
 def _load_task(plan_json: str) -> Task:
     plan = Plan.model_validate_json(plan_json)
-    data = plan.data
-    seed = plan.seed if data.seed is None else data.seed
-    images = load(data.source, Request(data.size, data.channels, data.images, seed, data.skip_bad, data.burn_in))
-    partition = divide(images, plan.partition.name, plan.partition.settings, plan.seed)
+    images = _load_images(plan.data, plan.seed if plan.data.seed is None else plan.data.seed)
+    settings, own = plan.partition.settings, {site.name: site.batch_size for site in plan.data.site if site.batch_size}
+    partition = divide(images, plan.partition.name, {**settings, "batch_sizes": own} if own else settings, plan.seed)
     task = Task(plan, images, _without(partition, plan.partition.without))
     names = {client.name for client in task.clients}
     if plan.records.clients != "all" and (unknown := set(plan.records.clients) - names):
         raise Misconfigured(f"records.clients names {sorted(unknown)}; the partition has {sorted(names)}.")
     return task
+
+
+def _load_images(data: DataPlan, seed: int) -> ImageSet:
+    request = Request(data.size, data.channels, data.images, seed, data.skip_bad, data.burn_in, data.folders)
+    if not data.site:
+        return load(data.source, request)
+    sites = [Site(site.name, site.source) for site in data.site]
+    return load_sites(", ".join(site.name for site in sites), sites, request)
 
 
 def _without(partition: Partition, absent: tuple[str, ...]) -> Partition:

@@ -56,6 +56,8 @@ class ImageSet:
     synthetic: bool = False
     """True for phantoms: nobody's image, so it may always be shown."""
     skipped: tuple[Skipped, ...] = ()
+    sites: tuple[str, ...] = ()
+    """The hospital that holds each image; empty where that is not known of every one."""
 
     def __post_init__(self) -> None:
         low, high = (float(v) for v in self.batch.images.aminmax()) if len(self) else (0.0, 1.0)
@@ -63,6 +65,8 @@ class ImageSet:
             raise BadInput(f"{self.name}: pixel values must lie in [0, 1], but run from {low:g} to {high:g}.")
         if self.batch.labels.ndim == 1 and len(self) and int(self.batch.labels.max()) >= len(self.classes):
             raise BadInput(f"{self.name}: label {int(self.batch.labels.max())} has no name; classes: {self.classes}.")
+        if self.sites and len(self.sites) != len(self):
+            raise BadInput(f"{self.name}: {len(self)} images need {len(self)} sites or none, not {len(self.sites)}.")
 
     def __len__(self) -> int:
         return len(self.batch)
