@@ -11,7 +11,18 @@ from fluoroscope.errors import BadInput
 
 @dataclass(frozen=True, eq=False)
 class PrivateBatch:
-    """Patients' images with their labels. Only `data`, `federation` and `scores` ever see one."""
+    """Patients' images with their labels. Attacks never see one.
+
+    Raises:
+        BadInput: shapes or counts do not fit, or the images are not float32.
+
+    Example:
+        >>> import torch
+        >>> import fluoroscope as fl
+        >>> batch = fl.PrivateBatch(torch.rand(2, 1, 8, 8), torch.tensor([0, 1]), ("anna", "ben"))
+        >>> len(batch)
+        2
+    """
 
     images: Tensor
     """(n, channels, height, width), float32 in [0, 1]."""
