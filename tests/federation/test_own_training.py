@@ -1,16 +1,22 @@
 """What a hospital's training really is, said in a plan: it is trained so, recorded so, and read back."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
+from PIL import Image
 from torch import nn
 
+import fluoroscope as fl
+from fluoroscope.attacks import ATTACKS
+from fluoroscope.attacks.common.engine import Budget
 from fluoroscope.errors import BadInput, Misconfigured
 from fluoroscope.federation.plan import parse_plan
 from fluoroscope.federation.run import federate
 from fluoroscope.federation.task import load_task
 from fluoroscope.federation.training_record import plain_training, read_training
+from fluoroscope.scenarios.stand_ins import stand_in_round
 from fluoroscope.types import (
     Adam,
     AdamW,
@@ -87,6 +93,35 @@ def test_a_run_of_an_own_network_goes_on_with_the_same_bytes(tmp_path):
     federate(own_plan(), parts)
     names = ["rounds/0002/global.safetensors", "rounds/0002/client-1.safetensors"]
     assert all((whole / name).read_bytes() == (parts / name).read_bytes() for name in names)
+
+
+def test_several_findings_per_image(tmp_path):
+    """NIH's way of writing them: a label that names several."""
+    rng = torch.Generator().manual_seed(0)
+    names = ["effusion", "effusion|mass", "mass", "none"]
+    lines = ["file,label,patient"]
+    for i in range(64):
+        Image.fromarray((torch.rand(28, 28, generator=rng) * 255).byte().numpy()).save(tmp_path / f"{i}.png")
+        lines.append(f"{i}.png,{names[i % 4]},p{i}")
+    (tmp_path / "images.csv").write_text("\n".join(lines))
+    plan = own_plan(
+        rounds=1,
+        data={"source": f"folder:{tmp_path}"},
+        partition={"name": "iid", "clients": 2},
+        model={"name": "small-cnn"},
+        training={"loss": "multi-label", "class_weights": [1.0, 2.0, 1.0], "batch_size": 8},
+    )
+    task, store = load_task(plan), federate(plan, tmp_path / "run")
+    assert task.images.classes == ("effusion", "mass", "none")
+    assert task.images.counts(range(64)) == {"effusion": 32, "mass": 32, "none": 16}
+    record = store.load(1, "client-1")
+    assert record.training.loss == BinaryCrossEntropy((1.0, 2.0, 1.0))
+    assert record.network.outputs == 3
+    truth = task.train_batch(0)
+    alone = stand_in_round(task, store.global_state(0), 1, truth.subset([0]), 1, torch.Generator(), "client-1")
+    guess = fl.attack(alone, replace(ATTACKS.get("idlg"), budget=Budget(2)))
+    assert torch.equal(guess.labels, truth.labels[:1].long())  # each finding's sign stands in the last bias's gradient
+    assert 0 <= json.loads((tmp_path / "run/result.json").read_text())["last"]["accuracy"] <= 1
 
 
 @pytest.mark.parametrize(

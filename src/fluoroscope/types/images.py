@@ -1,6 +1,6 @@
 """Images with their labels, and who holds which."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -81,6 +81,12 @@ class ImageSet:
 
     def __len__(self) -> int:
         return len(self.batch)
+
+    def counts(self, indices: Iterable[int]) -> dict[str, int]:
+        """How many of these images have each class, or each finding."""
+        labels = self.batch.labels[list(indices)]
+        found = labels.sum(0) if labels.ndim == 2 else torch.bincount(labels, minlength=len(self.classes))
+        return {name: int(count) for name, count in zip(self.classes, found, strict=True)}
 
     @property
     def channels(self) -> int:
