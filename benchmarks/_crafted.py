@@ -12,8 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fluoroscope.models import build
-from fluoroscope.types import Architecture
+from fluoroscope.models import Architecture
 
 FEATURES = ("brightness", "projection", "ratio", "several", "several-ratio", "rtf", "rtf-sparse", "dead")
 
@@ -160,12 +159,9 @@ def fronts(aux: dict[tuple[int, int], Tensor], rng: torch.Generator) -> Iterator
             for noise in (0.0, 0.05, 0.1):
                 (c, size), images = list(aux.items())[number % len(aux)]
                 name = names[number % 3] if number % 8 else names[number // 8 % 7]
-                network = build(
-                    Architecture(
-                        name, c, 2 + number % 4, size, weights=None if name != "efficientnet-lite0" else "random"
-                    ),
-                    number,
-                )
+                network = Architecture(
+                    name, c, 2 + number % 4, size, weights=None if name != "efficientnet-lite0" else "random"
+                ).build(number)
                 how = Disguise(bool(number % 2), bool(number // 2 % 2), noise)
                 k = (48, 96, 200)[number % 3]
                 added = front(kind, (c, size, size), k, images.flatten(1), how, rng, form)
@@ -173,7 +169,7 @@ def fronts(aux: dict[tuple[int, int], Tensor], rng: torch.Generator) -> Iterator
                 number += 1
         for noise in (0.0, 0.05, 0.1):
             (c, size), images = list(aux.items())[number % len(aux)]
-            network = build(Architecture(names[number % 3], c, 4, size), number)
+            network = Architecture(names[number % 3], c, 4, size).build(number)
             first: list[nn.Module] = [nn.Conv2d(c, c, 3, padding=1)]
             first += [[], [nn.ReLU()], [nn.BatchNorm2d(c), nn.ReLU()]][number % 3]
             innocent = nn.Sequential(*first)

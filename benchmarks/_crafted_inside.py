@@ -8,8 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from benchmarks._crafted import FEATURES, Case, Disguise, bins, disguised, fronts, mlp, quantiles, set_
-from fluoroscope.models import build
-from fluoroscope.types import Architecture
+from fluoroscope.models import Architecture
 
 
 def passing(conv: nn.Conv2d) -> None:
@@ -58,7 +57,7 @@ def inside_dense(aux: dict[tuple[int, int], Tensor], rng: torch.Generator) -> It
                 (c, size), images = list(aux.items())[number % len(aux)]
                 number += 1
                 agreed = (
-                    build(Architecture("p3-cnn", c, 4, size), number)
+                    Architecture("p3-cnn", c, 4, size).build(number)
                     if host.startswith("p3")
                     else mlp(c, size, 64 if host == "mlp" else 256, 3, number, number % 2)
                 )
@@ -110,7 +109,7 @@ def inside_others(aux: dict[tuple[int, int], Tensor], rng: torch.Generator) -> I
         for how in (Disguise(True), Disguise(True, True, 0.02), Disguise(True, True, 0.1)):
             (c, size), images = list(aux.items())[number % len(aux)]
             number += 1
-            agreed = build(Architecture("vit-small", c, 3, size), number)
+            agreed = Architecture("vit-small", c, 3, size).build(number)
             model = copy.deepcopy(agreed)
             patch = model.patches.kernel_size[0]
             pad = model.padding
@@ -123,7 +122,7 @@ def inside_others(aux: dict[tuple[int, int], Tensor], rng: torch.Generator) -> I
         for how in (Disguise(True), Disguise(True, True, 0.02), Disguise(True, True, 0.1)):
             (c, size), images = list(aux.items())[number % len(aux)]
             number += 1
-            agreed = build(Architecture("vit-small", c, 3, size), number)
+            agreed = Architecture("vit-small", c, 3, size).build(number)
             model = copy.deepcopy(agreed)
             seen = []
             handle = model.blocks[0].mlp[0].register_forward_pre_hook(lambda m, x, seen=seen: seen.append(x[0]))
@@ -141,7 +140,7 @@ def inside_others(aux: dict[tuple[int, int], Tensor], rng: torch.Generator) -> I
                 (c, size), _ = list(aux.items())[number % len(aux)]
                 number += 1
                 classes = (3, 10, 4)[number % 3]
-                agreed = build(Architecture(name, c, classes, size), number)
+                agreed = Architecture(name, c, classes, size).build(number)
                 model = copy.deepcopy(agreed)
                 fish(model.fc, kind, noise, rng)
                 yield Case(f"fishing/{kind}", model, agreed)
@@ -149,13 +148,13 @@ def inside_others(aux: dict[tuple[int, int], Tensor], rng: torch.Generator) -> I
         for kind in ("silent", "scale"):
             (c, size), _ = list(aux.items())[number % len(aux)]
             number += 1
-            agreed = build(Architecture(name, c, 4, size), number)
+            agreed = Architecture(name, c, 4, size).build(number)
             model = copy.deepcopy(agreed)
             if silence(model, kind):
                 yield Case(f"inside/{kind}", model, agreed)
     for number in range(8):
         (c, size), images = list(aux.items())[number % len(aux)]
-        agreed = build(Architecture("lenet5", c, 16 + 20 * number, size), number)
+        agreed = Architecture("lenet5", c, 16 + 20 * number, size).build(number)
         model = copy.deepcopy(agreed)
         if number % 2:
             for module in model.body:

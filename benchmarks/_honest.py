@@ -8,8 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from benchmarks._crafted import Case, mlp
-from fluoroscope.models import MODELS, build
-from fluoroscope.types import Architecture
+from fluoroscope.models import MODELS, Architecture
 
 STEPS = (1, 5, 20, 50)
 QUICK = ("lenet5", "p3-cnn", "small-cnn")
@@ -162,10 +161,10 @@ def _honest(aux: dict[tuple[int, int], Tensor], seed: int) -> Iterator[tuple[str
     for i, name in enumerate(MODELS):
         for j, (c, size) in enumerate([*shapes, (3, 28), (1, 64), (3, 45)]):
             architecture = Architecture(name, c, (2, 4, 10, 100)[(i + j) % 4], size)
-            yield f"random/{name}", build(architecture, seed + j)
+            yield f"random/{name}", architecture.build(seed + j)
             if j < 2:
                 for how in ("keras", "uniform", "normal", "orthogonal"):
-                    yield f"{how}/{name}", reinitialised(build(architecture), how, seed + j)
+                    yield f"{how}/{name}", reinitialised(architecture.build(), how, seed + j)
     number = seed
     for source in ("own", "noise", "normalised"):
         for name in (*QUICK, "mlp", "wide-mlp", "excited", "classic", "patchify", "dropout"):
@@ -190,7 +189,7 @@ def _honest(aux: dict[tuple[int, int], Tensor], seed: int) -> Iterator[tuple[str
                     else [m for m in strangers(c, size, 0)[name].modules() if isinstance(m, nn.Linear)][-1].out_features
                 )
                 fresh = (
-                    build(Architecture(name, c, 4, size), number) if name in QUICK else strangers(c, size, number)[name]
+                    Architecture(name, c, 4, size).build(number) if name in QUICK else strangers(c, size, number)[name]
                 )
                 if optimiser == "sgd" and lr == 0.05:
                     yield f"random/{name}", fresh
@@ -204,7 +203,7 @@ def _honest(aux: dict[tuple[int, int], Tensor], seed: int) -> Iterator[tuple[str
                             yield f"quantised/{name}", quantised(model, (8, 4)[number % 2])
     for c, size in ((1, 28), (3, 64)):
         for name in ("resnet18", "resnet18-gn", "efficientnet-lite0", "vit-small"):
-            fresh = build(Architecture(name, c, 3, size))
+            fresh = Architecture(name, c, 3, size).build()
             images = aux.get((c, size))
             images = torch.rand(32, c, size, size) if images is None else images
             yield f"pretrained/{name}", fresh

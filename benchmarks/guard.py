@@ -17,9 +17,8 @@ from benchmarks._crafted_inside import crafted
 from benchmarks._honest import honest
 from fluoroscope.data import Request, load
 from fluoroscope.defences.guard import Verdict, inspect
-from fluoroscope.models import build
+from fluoroscope.models import Architecture
 from fluoroscope.models.recognition import recognised
-from fluoroscope.types import Architecture
 
 SOURCES = {(1, 28): "phantom/chest", (3, 32): "phantom/fundus", (1, 32): "phantom/brain"}
 SEED = 777
@@ -71,7 +70,7 @@ def measured(cases: Iterator[Case], refuse: bool) -> None:
 def main() -> None:
     torch.set_num_threads(1)
     aux = auxiliary()
-    resnet = {size: build(Architecture("resnet18", 3, 10, size)) for size in (32, 224)}
+    resnet = {size: Architecture("resnet18", 3, 10, size).build() for size in (32, 224)}
     for size, model in resnet.items():
         inspect(model)
         for what, images in (("stand-ins", None), ("64 images of the client's", torch.rand(64, 3, size, size))):

@@ -18,9 +18,9 @@ from fluoroscope.attacks.common.descent import Evaluate
 from fluoroscope.attacks.common.engine import Budget
 from fluoroscope.attacks.common.lbfgs import BatchedLbfgs, LbfgsState
 from fluoroscope.data import Request, load
-from fluoroscope.models import build
+from fluoroscope.models import Architecture
 from fluoroscope.threat_models import THREATS
-from fluoroscope.types import Architecture, LocalTraining, Observation, Sgd
+from fluoroscope.types import LocalTraining, Observation, Sgd
 
 IMAGES, ITERATIONS = 100, 100
 CLASSES = 100
@@ -125,7 +125,7 @@ def main() -> None:
     data = load("phantom/chest", Request(size=32, images=IMAGES, seed=1))
     truths, labels = data.batch.images, data.batch.labels
     architecture = Architecture("lenet5", 1, CLASSES, 32)
-    model = build(architecture)
+    model = architecture.build()
     seen = [observed(model, architecture, x, y) for x, y in zip(truths, labels, strict=True)]
     attack = replace(ATTACKS.get("eucl-tg"), budget=Budget(ITERATIONS))
     rng = torch.Generator()

@@ -16,8 +16,7 @@ from fluoroscope.attacks.gradient_inversion.pullback import (
     StatisticsPullback,
     TangentPullback,
 )
-from fluoroscope.models import build
-from fluoroscope.types import Architecture
+from fluoroscope.models import Architecture
 
 CASES = ((64, 1, 20), (128, 1, 15), (224, 1, 10), (224, 8, 4))  # size, batch, repetitions
 
@@ -59,7 +58,7 @@ def fastest(runs: dict[str, Callable[[], object]], repetitions: int) -> dict[str
 
 def main() -> None:
     for size, batch, repetitions in CASES:
-        model = build(Architecture("resnet18", 1, 2, size))
+        model = Architecture("resnet18", 1, 2, size).build()
         state = {name: value.clone() for name, value in model.state_dict().items()}
         images, labels = torch.rand(batch, 1, size, size), torch.rand(batch, 2).softmax(1)
         runs = {

@@ -13,7 +13,21 @@ from fluoroscope.defences import DEFENCES
 from fluoroscope.models import MODELS
 
 DOCS = Path(__file__).parents[1] / "docs"
+SOURCE = DOCS.parent / "src" / "fluoroscope"
 PAGES = sorted(DOCS.rglob("*.md"))
+every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS)))
+
+
+def prose(page: Path) -> str:
+    """The page without its programs."""
+    return re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+
+
+def anchors(page: Path) -> set[str]:
+    """What `#...` can point at: anchors that are written out, and headings as GitHub names them."""
+    headings = re.findall(r"^#+ (.+)$", prose(page), re.MULTILINE)
+    slugs = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    return slugs | set(re.findall(r'<a id="([^"]+)">', page.read_text()))
 
 
 @pytest.fixture
@@ -35,12 +49,42 @@ def test_the_examples_of_extending_run(tmp_path, monkeypatch):
         exec(compile(block, f"docs/extending.md, block {number}", "exec"), vars(module))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS)))
+@every_page
 def test_links_between_pages_lead_somewhere(page):
-    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
-    for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", text):
-        if "://" not in target:
-            assert (page.parent / target).exists(), f"{page.name} points at {target}"
+    for target, anchor in re.findall(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)", prose(page)):
+        if "://" in target:
+            continue
+        other = page.parent / target if target else page
+        assert other.exists(), f"{page.name} points at {target}"
+        assert not anchor or anchor in anchors(other), f"{page.name} points at {target}#{anchor}"
+
+
+@pytest.mark.parametrize("name", ["bibliography.md", "glossary.md"])
+def test_an_anchor_is_there_once(name):
+    written = re.findall(r'<a id="([^"]+)">', (DOCS / name).read_text())
+    assert len(written) == len(set(written))
+
+
+def test_paths_in_the_table_of_architecture_exist():
+    rows = re.findall(r"^\|.*\|$", (DOCS / "architecture.md").read_text(), re.MULTILINE)
+    named = {path for row in rows for path in re.findall(r"`([\w/]+(?:/|\.py))`", row)}
+    assert len(named) >= 40
+    assert not {path for path in named if not (SOURCE / path).exists()}
+
+
+@every_page
+def test_paths_with_a_room_exist_on_every_page(page):
+    """`room/file.py` and `room/part/`, below src/fluoroscope; `tests/...` and `src/...` below the repository."""
+    rooms = {folder.name for folder in SOURCE.iterdir() if folder.is_dir()}
+    named = re.findall(r"`((?:\w+/)+(?:\w+\.py)?)`", prose(page))
+    missing = [
+        path
+        for path in named
+        if not (DOCS.parent / path).exists()
+        and not (SOURCE / path).exists()
+        and (path.endswith(".py") or path.split("/")[0] in rooms)
+    ]
+    assert not missing
 
 
 def test_every_page_is_in_the_index():

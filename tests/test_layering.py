@@ -21,7 +21,7 @@ FOUNDATION = {
 CORE = FOUNDATION | {"data", "models", "scores", "threat_models", "defences", "federation", "attacks"}
 ALLOWED = {
     "atomic_write": set(),
-    "digest": set(),
+    "digest": {"types"},
     "errors": set(),
     "findings": {"errors"},
     "process_tuning": set(),
@@ -33,16 +33,18 @@ ALLOWED = {
     "models": FOUNDATION,
     "scores": FOUNDATION,
     "threat_models": FOUNDATION,
-    "defences": FOUNDATION,
+    # DP-SGD trains the network as the client runs it.
+    "defences": FOUNDATION | {"models.modes"},
     # Clients evaluate with the same function that scores use: docs/decisions/0002. Defences stand at its edges: 0009.
     "federation": FOUNDATION | {"data", "models", "scores.utility", "defences"},
     # An attacker simulates the client with the client's own code, on the network that it knows: docs/decisions/0007.
-    "attacks": FOUNDATION | {"models", "threat_models", "federation.local_training"},
+    "attacks": FOUNDATION
+    | {"models", "threat_models", "defences", "federation.local_training", "federation.client_round"},
     "scenarios": CORE,
     "cells": FOUNDATION,
     "report": FOUNDATION,
     "calibration": CORE | {"report.figures", "scenarios", "cells"},
-    "audit": CORE | {"scenarios", "cells", "studies.p1.federation"},
+    "audit": CORE | {"scenarios", "cells"},
     "studies": CORE | {"report", "scenarios", "cells"},
     "cli": CORE | {"audit", "calibration", "cells", "report", "scenarios", "studies"},
 }

@@ -7,6 +7,8 @@ from dataclasses import fields, is_dataclass
 import torch
 from torch import Tensor
 
+from fluoroscope.types import Network
+
 
 def digest(*content: object) -> str:
     """SHA-256 over dataclasses, mappings, sequences, sets, tensors and plain values."""
@@ -22,6 +24,8 @@ def _pieces(value: object) -> Iterator[bytes]:
     if isinstance(value, Tensor):
         yield f"{value.dtype} {tuple(value.shape)}".encode()
         yield value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+    elif isinstance(value, Network):
+        yield f"network {value.key}".encode()
     elif is_dataclass(value) and not isinstance(value, type):
         yield f"{type(value).__qualname__} {len(fields(value))}".encode()
         for f in fields(value):

@@ -14,6 +14,7 @@ import pytest
 
 from fluoroscope.cli import main
 from fluoroscope.errors import BadInput
+from tests.data.pictures import class_folders
 
 PLAN = """
 rounds = 2
@@ -102,6 +103,25 @@ def test_data_show_writes_a_sheet_and_the_split(tmp_path):
     assert sum(shown["classes"].values()) == 60
     assert {row["part"] for row in shown["split"]} >= {"client-1", "test"}
     assert (tmp_path / "sheet.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_data_show_tells_who_holds_what(tmp_path):
+    class_folders(tmp_path / "held" / "north", count=10)
+    class_folders(tmp_path / "held" / "south", count=5, classes=("sick",))
+    sites = "".join(f'[[data.site]]\nname = "{name}"\nsource = "folder:held/{name}"\n' for name in ("north", "south"))
+    (tmp_path / "sites.toml").write_text(f"[data]\nsize = 28\n{sites}")
+    done = fluoroscope("data", "show", "sites.toml", "--json", cwd=tmp_path)
+    shown = json.loads(done.stdout)
+    assert shown["sites"] == [
+        {"site": "north", "images": 20, "patients": 20, "classes": {"normal": 10, "sick": 10}},
+        {"site": "south", "images": 5, "patients": 5, "classes": {"normal": 0, "sick": 5}},
+    ]
+    assert [row["part"] for row in shown["split"]] == ["north", "south", "test", "auxiliary", "unused"]
+    printed = fluoroscope("data", "show", "folder:held", "--folders", "sites", cwd=tmp_path).stdout
+    assert "2 sites" in printed
+    refused = fluoroscope("data", "show", "sites.toml", "--size", 32, cwd=tmp_path)
+    assert refused.returncode == 2
+    assert "leave out all options but --out" in refused.stderr
 
 
 @pytest.mark.parametrize(

@@ -7,19 +7,21 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from fluoroscope.models import build
+from fluoroscope.models import Architecture
+from fluoroscope.models.front import Front, FrontedNetwork
 from fluoroscope.models.recognition import recognised, unwrapped
-from fluoroscope.types import Architecture, Front
 from tests.cli.test_cli import fluoroscope
 
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
     folder = tmp_path_factory.mktemp("inspect")
-    model = build(Architecture("small-cnn", 1, 4, 28))
+    model = Architecture("small-cnn", 1, 4, 28).build()
     save_file(model.state_dict(), folder / "honest.safetensors")
     torch.save({f"module.{k}": v for k, v in model.state_dict().items()}, folder / "wrapped.pt")
-    torch.save(build(Architecture("small-cnn", 1, 4, 28, front=Front(30))).state_dict(), folder / "fronted.pth")
+    torch.save(
+        FrontedNetwork(Architecture("small-cnn", 1, 4, 28), Front(30)).build().state_dict(), folder / "fronted.pth"
+    )
     (folder / "broken.pt").write_bytes(b"nothing")
     (folder / "code.pt").write_bytes(pickle.dumps(print))
     return folder
@@ -75,7 +77,7 @@ def test_an_unknown_agreed_name_is_said(files):
 
 @pytest.mark.parametrize(("name", "size"), [("lenet5", 45), ("p3-cnn", 32), ("vit-small", 40), ("resnet18-gn", 32)])
 def test_files_are_recognised_whatever_wraps_them(name, size):
-    model = build(Architecture(name, 3, 7, size), seed=3)
+    model = Architecture(name, 3, 7, size).build(seed=3)
     state = {f"_module.{key}": value for key, value in model.state_dict().items()}
     found = recognised(state)
     assert found.name == name

@@ -14,9 +14,9 @@ from fluoroscope.attacks.gradient_inversion.attack import Inversion
 from fluoroscope.data import Request, load
 from fluoroscope.errors import Unsupported
 from fluoroscope.federation.local_training import local_training
-from fluoroscope.models import build
+from fluoroscope.models import Architecture
 from fluoroscope.threat_models import THREATS, observe
-from fluoroscope.types import Architecture, Capability, LocalTraining, PrivateBatch, Sgd, UpdateRecord
+from fluoroscope.types import Capability, LocalTraining, PrivateBatch, Sgd, UpdateRecord
 
 WITHOUT_BATCHNORM = {"r-gap", "dlg", "idlg", "sapag", "ag-tg", "ag-unif", "eucl-tg", "eucl-unif"}
 """Attacks of papers that attack LeNet-5."""
@@ -44,7 +44,7 @@ def patient(seed: int) -> PrivateBatch:
 def recorded(name: str, victim: PrivateBatch, batch_size: int = 1) -> UpdateRecord:
     """A round of the network that the attack is made for."""
     architecture = Architecture("lenet5" if name in WITHOUT_BATCHNORM else "small-cnn", 1, 2, 32)
-    model, training = build(architecture), LocalTraining(Sgd(0.05), len(victim), batch_size)
+    model, training = architecture.build(), LocalTraining(Sgd(0.05), len(victim), batch_size)
     before = {name: value.detach().clone() for name, value in model.state_dict().items()}
     after = local_training(model, before, victim, training, rng()).state
     buffers = {name for name, _ in model.named_buffers()}

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -19,6 +20,7 @@ from fluoroscope.data.partition import (
     P3Table3,
     P3Table8,
     Partitioner,
+    SitesSplit,
     split_table,
 )
 from fluoroscope.data.partition.apportion import apportion, evenly
@@ -58,6 +60,11 @@ def patients_of(images: ImageSet, indices: Iterable[int]) -> set[str]:
     return {images.batch.patients[i] for i in indices}
 
 
+def at_sites(images: ImageSet, *sites: str) -> ImageSet:
+    """Every patient at one site."""
+    return replace(images, sites=tuple(sites[int(patient[1:]) % len(sites)] for patient in images.batch.patients))
+
+
 CASES: dict[str, tuple[Partitioner, ImageSet]] = {
     "p1": (P1Split(validation=20, test=100, auxiliary=30), image_set([1400, 1400])),
     "p2": (P2Split(), image_set([300, 500, 40])),
@@ -67,6 +74,7 @@ CASES: dict[str, tuple[Partitioner, ImageSet]] = {
     "counts": (CountsSplit(((20, 30), (5, 0)), auxiliary=10), image_set([150, 150])),
     "dirichlet": (DirichletSplit(), image_set([300, 500, 40])),
     "iid": (IidSplit(auxiliary=0.1), image_set([300, 500, 40])),
+    "sites": (SitesSplit(auxiliary=0.1), at_sites(image_set([300, 500, 40]), "north", "south", "east")),
 }
 
 

@@ -6,8 +6,8 @@ import torch
 
 from fluoroscope.data import Request, load
 from fluoroscope.federation.local_training import local_training
-from fluoroscope.models import build
-from fluoroscope.types import Architecture, LocalTraining, PrivateBatch, Sgd, UpdateRecord
+from fluoroscope.models import Architecture
+from fluoroscope.types import LocalTraining, PrivateBatch, Sgd, UpdateRecord
 
 
 def rng(seed: int = 0) -> torch.Generator:
@@ -21,7 +21,7 @@ def images(count: int, size: int = 32) -> PrivateBatch:
 @lru_cache
 def record(model: str = "small-cnn", count: int = 4) -> UpdateRecord:
     architecture, training = Architecture(model, 1, 2, 32), LocalTraining(Sgd(0.05), count, count)
-    network = build(architecture)
+    network = architecture.build()
     before = {name: value.detach().clone() for name, value in network.state_dict().items()}
     after = local_training(network, before, images(count), training, rng()).state
     buffers = {name for name, _ in network.named_buffers()}

@@ -10,13 +10,13 @@ from fluoroscope.defences import Participation
 from fluoroscope.defences.dp_sgd import DpSgd
 from fluoroscope.errors import Misconfigured, Unsupported
 from fluoroscope.federation.local_training import local_training
-from fluoroscope.models import build
-from fluoroscope.types import Architecture, LocalTraining, Sgd
+from fluoroscope.models import Architecture
+from fluoroscope.types import LocalTraining, Sgd
 from tests.defences.records import images, rng
 
 
 def setting(model="lenet5", count=4, **changes):
-    network = build(Architecture(model, 1, 2, 32))
+    network = Architecture(model, 1, 2, 32).build()
     state = {name: value.detach().clone() for name, value in network.state_dict().items()}
     return network, state, images(count), LocalTraining(Sgd(0.1), count, **{"batch_size": count, **changes})
 

@@ -10,8 +10,7 @@ from flwr.supercore.task_identity import TaskIdentity
 
 from fluoroscope.federation.guard import REFUSED, guard_mod
 from fluoroscope.federation.messages import to_arrays
-from fluoroscope.models import build
-from fluoroscope.types import Architecture
+from fluoroscope.models import Architecture
 
 
 @pytest.fixture(autouse=True)
@@ -45,7 +44,7 @@ def answered(mod, sent: Message) -> tuple[Message, bool]:
 
 
 def crafted() -> dict[str, torch.Tensor]:
-    state = build(AGREED).state_dict()
+    state = AGREED.build().state_dict()
     state["dense.0.weight"] = torch.ones_like(state["dense.0.weight"])
     state["dense.0.bias"] = -torch.linspace(0, 100, 64)
     return state
@@ -54,7 +53,7 @@ def crafted() -> dict[str, torch.Tensor]:
 @pytest.mark.parametrize("legacy", [False, True])
 def test_a_crafted_model_is_answered_with_an_error(legacy):
     verdicts = []
-    mod = guard_mod(build(AGREED), told=verdicts.append)
+    mod = guard_mod(AGREED.build(), told=verdicts.append)
     reply, trained = answered(mod, message(crafted(), legacy))
     assert not trained
     assert reply.has_error()
@@ -65,25 +64,27 @@ def test_a_crafted_model_is_answered_with_an_error(legacy):
 
 @pytest.mark.parametrize("legacy", [False, True])
 def test_an_honest_model_is_trained(legacy):
-    reply, trained = answered(guard_mod(build(AGREED)), message(build(AGREED, seed=5).state_dict(), legacy))
+    reply, trained = answered(guard_mod(AGREED.build()), message(AGREED.build(seed=5).state_dict(), legacy))
     assert trained
     assert not reply.has_error()
 
 
 def test_what_is_not_trained_is_not_looked_at():
-    _, passed = answered(guard_mod(build(AGREED)), message(crafted(), kind=MessageType.EVALUATE))
+    _, passed = answered(guard_mod(AGREED.build()), message(crafted(), kind=MessageType.EVALUATE))
     assert passed
 
 
 def test_other_layers_in_legacy_parameters_are_drift():
     verdicts = []
     state = {"a": torch.ones(3, 3), "b": torch.from_numpy(np.ones(3, dtype=np.float32))}
-    reply, _ = answered(guard_mod(build(AGREED), told=verdicts.append), message(state, legacy=True))
+    reply, _ = answered(guard_mod(AGREED.build(), told=verdicts.append), message(state, legacy=True))
     assert reply.has_error()
     assert {reason.check for reason in verdicts[0].reasons} >= {"drift"}
 
 
 def test_digests_are_asked_for_each_model():
-    reply, trained = answered(guard_mod(build(AGREED), digests=lambda: ["0" * 64]), message(build(AGREED).state_dict()))
+    reply, trained = answered(
+        guard_mod(AGREED.build(), digests=lambda: ["0" * 64]), message(AGREED.build().state_dict())
+    )
     assert reply.has_error()
     assert not trained

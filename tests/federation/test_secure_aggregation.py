@@ -1,6 +1,5 @@
 """A round under SecAgg+: the mean, masks that say nothing, and a server that sends each client its own model."""
 
-import json
 from functools import cache
 
 import numpy as np
@@ -14,10 +13,10 @@ from fluoroscope.data import Request, load
 from fluoroscope.errors import Misconfigured, Refused, Unsupported
 from fluoroscope.federation.local_training import local_training
 from fluoroscope.federation.secure_aggregation import Participant, SecAgg, Sent, secure_round
-from fluoroscope.models import build
+from fluoroscope.models import Architecture
 from fluoroscope.rng import generator
 from fluoroscope.scores.recovery import recovery
-from fluoroscope.types import Architecture, LocalTraining, Sgd
+from fluoroscope.types import LocalTraining, Sgd
 
 AGREED = Architecture("lenet5", 1, 2, 28)
 SEED, ROUND = 5, 2
@@ -36,14 +35,14 @@ def clients(*images, lr=0.01):
 
 
 def same_for_all(participants, architecture=AGREED):
-    state = build(architecture).state_dict()
+    state = architecture.build().state_dict()
     return [Sent(architecture, state) for _ in participants]
 
 
 def trained(participant, sent):
     """What the client holds before it masks it."""
     rng = generator(SEED, "client", participant.name, "round", ROUND)
-    return local_training(build(sent.architecture), sent.state, participant.batch, participant.training, rng).state
+    return local_training(sent.network.build(), sent.state, participant.batch, participant.training, rng).state
 
 
 def plain_mean(participants, sent):
@@ -156,7 +155,7 @@ def attacked():
     crafted = MediLeak(80).craft(
         AGREED, participants[0].training, own.images, own.labels, torch.Generator().manual_seed(1)
     )
-    sent = [Sent(crafted.architecture, crafted.victim if i == 0 else crafted.others) for i in range(5)]
+    sent = [Sent(crafted.network, crafted.victim if i == 0 else crafted.others) for i in range(5)]
     return participants, sent, crafted, secure_round(participants, sent, ROUND, SEED)
 
 
@@ -216,7 +215,7 @@ def test_models_of_different_shapes_cannot_be_summed():
     sent = same_for_all(participants)
     other = Architecture("lenet5", 1, 3, 28)
     with pytest.raises(Unsupported, match="same shapes"):
-        secure_round(participants, [*sent[:2], Sent(other, build(other).state_dict())], ROUND, SEED)
+        secure_round(participants, [*sent[:2], Sent(other, other.build().state_dict())], ROUND, SEED)
 
 
 def test_a_client_s_mod_sees_the_model_before_it_is_trained():
@@ -226,11 +225,11 @@ def test_a_client_s_mod_sees_the_model_before_it_is_trained():
     def look(message, context, call_next):
         if message.content.array_records:  # of the protocol's four stages, the one that carries the model
             given = recorddict_to_fitins(message.content, keep_input=True)
-            seen.append((len(given.parameters.tensors), json.loads(given.config["architecture"])["name"]))
+            seen.append((len(given.parameters.tensors), given.config["network"]))
         return call_next(message, context)
 
     secure_round(participants, sent, ROUND, SEED, mods=[look])
-    assert seen == [(len(sent[0].state), "lenet5")] * 3
+    assert seen == [(len(sent[0].state), AGREED.key)] * 3
 
 
 def test_a_client_that_refuses_stops_the_round():

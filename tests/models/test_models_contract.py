@@ -11,8 +11,7 @@ from torch import nn
 from torch.func import functional_call
 
 from fluoroscope.errors import Misconfigured
-from fluoroscope.models import MODELS, build
-from fluoroscope.types import Architecture
+from fluoroscope.models import MODELS, Architecture
 
 LARGE = {"efficientnet-lite0", "resnet18", "resnet18-gn", "resnet18-sigmoid"}  # 28 pixels only: seconds matter
 CASES = [
@@ -39,7 +38,7 @@ each_model = pytest.mark.parametrize("architecture", ONE_EACH, ids=label)
 
 @each_case
 def test_one_finite_logit_per_class_and_the_images_untouched(architecture):
-    model = build(architecture)
+    model = architecture.build()
     images = some_images(architecture)
     before = images.clone()
     with torch.no_grad():
@@ -52,14 +51,14 @@ def test_one_finite_logit_per_class_and_the_images_untouched(architecture):
 
 @each_model
 def test_the_seed_decides_the_weights(architecture):
-    once, again, other = (build(architecture, seed).state_dict() for seed in (1, 1, 2))
+    once, again, other = (architecture.build(seed).state_dict() for seed in (1, 1, 2))
     assert all(torch.equal(once[name], again[name]) for name in once)
     assert any(not torch.equal(once[name], other[name]) for name in once)
 
 
 @each_model
 def test_the_gradient_has_a_gradient_with_respect_to_the_images(architecture):
-    model = build(architecture)
+    model = architecture.build()
     images = some_images(architecture).requires_grad_()
     loss = F.cross_entropy(model(images), torch.tensor([0, 1]))
     gradients = torch.autograd.grad(loss, list(model.parameters()), create_graph=True)
@@ -71,7 +70,7 @@ def test_the_gradient_has_a_gradient_with_respect_to_the_images(architecture):
 
 @each_model
 def test_works_as_a_function_of_its_weights(architecture):
-    model = build(architecture)
+    model = architecture.build()
     images = some_images(architecture)
     buffers = {name: b.clone() for name, b in model.named_buffers()}
     parameters = {name: p.detach() for name, p in model.named_parameters()}
@@ -93,10 +92,10 @@ def test_works_as_a_function_of_its_weights(architecture):
 
 @each_model
 def test_starts_again_from_its_own_saved_state(architecture, tmp_path):
-    model = build(architecture, seed=1)
+    model = architecture.build(seed=1)
     file = tmp_path / "state.safetensors"
     save_file(model.state_dict(), file)
-    restored = build(Architecture(architecture.name, 1, 2, 28, weights=str(file)), seed=2)
+    restored = Architecture(architecture.name, 1, 2, 28, weights=str(file)).build(seed=2)
     state = restored.state_dict()
     assert list(state) == list(model.state_dict())
     assert all(torch.equal(state[name], tensor) for name, tensor in model.state_dict().items())
@@ -107,7 +106,7 @@ def test_trains_on_a_single_image(architecture):
     """P1's client 9. At 28 pixels BatchNorm could not: a deep network has one pixel left there."""
     larger = Architecture(architecture.name, channels=1, classes=2, size=64)
     with torch.no_grad():
-        assert build(larger)(some_images(larger, n=1)).isfinite().all()
+        assert larger.build()(some_images(larger, n=1)).isfinite().all()
 
 
 @pytest.mark.filterwarnings("ignore:Full backward hook is firing")  # Opacus's own: the images need no gradient
@@ -115,7 +114,7 @@ def test_trains_on_a_single_image(architecture):
 def test_opacus_takes_a_gradient_per_image(name):
     """Against the slow loop: one image at a time."""
     architecture = Architecture(name, channels=1, classes=2, size=28)
-    model = build(architecture)
+    model = architecture.build()
     assert not any(isinstance(m, nn.modules.batchnorm._BatchNorm) for m in model.modules())
     for module in model.modules():
         if isinstance(module, nn.Dropout):
@@ -135,8 +134,12 @@ def test_opacus_takes_a_gradient_per_image(name):
 @pytest.mark.parametrize("name", list(MODELS))
 @pytest.mark.parametrize(
     ("setting", "words"),
-    [({"size": 27}, "28 or more, not 27"), ({"channels": 2}, "1 channel .* or 3"), ({"classes": 1}, "2 classes")],
+    [
+        ({"size": 27}, "28 or more, not 27"),
+        ({"channels": 0}, "1 channel or more, not 0"),
+        ({"classes": 1}, "2 classes"),
+    ],
 )
 def test_what_cannot_be_built_is_named(name, setting, words):
     with pytest.raises(Misconfigured, match=words):
-        build(Architecture(**({"name": name, "channels": 1, "classes": 2, "size": 28} | setting)))
+        Architecture(**({"name": name, "channels": 1, "classes": 2, "size": 28} | setting)).build()

@@ -4,13 +4,12 @@ import pytest
 import torch
 from torch import nn
 
-from fluoroscope.models import build
+from fluoroscope.models import Architecture
 from fluoroscope.models.vit import Attention
-from fluoroscope.types import Architecture
 
 
 def parameters(name, channels, classes, size):
-    return sum(p.numel() for p in build(Architecture(name, channels, classes, size)).parameters())
+    return sum(p.numel() for p in Architecture(name, channels, classes, size).build().parameters())
 
 
 def test_p4_sizes():
@@ -26,7 +25,7 @@ def test_p3_size_is_what_keras_counts():
 
 @pytest.mark.parametrize("name", ["lenet5", "resnet18-sigmoid"])
 def test_p4_draws_every_parameter_from_minus_half_to_half(name):
-    for parameter in build(Architecture(name, 1, 2, 28)).parameters():
+    for parameter in Architecture(name, 1, 2, 28).build().parameters():
         assert parameter.abs().max() <= 0.5
         if parameter.numel() > 1000:
             assert parameter.mean().abs() < 0.05
@@ -36,7 +35,7 @@ def test_p4_draws_every_parameter_from_minus_half_to_half(name):
 def test_p4_networks_have_a_smooth_second_derivative():
     """Their activations are sigmoids: a ReLU's second derivative is zero."""
     for name in ("lenet5", "resnet18-sigmoid"):
-        modules = list(build(Architecture(name, 1, 2, 28)).modules())
+        modules = list(Architecture(name, 1, 2, 28).build().modules())
         assert any(isinstance(m, nn.Sigmoid) for m in modules)
         assert not any(isinstance(m, nn.ReLU | nn.MaxPool2d) for m in modules)
         if name == "resnet18-sigmoid":
@@ -44,7 +43,7 @@ def test_p4_networks_have_a_smooth_second_derivative():
 
 
 def test_p3_starts_as_keras_does():
-    for name, parameter in build(Architecture("p3-cnn", 1, 4, 28)).named_parameters():
+    for name, parameter in Architecture("p3-cnn", 1, 4, 28).build().named_parameters():
         if name.endswith("bias"):
             assert parameter.abs().max() == 0
         else:
@@ -65,7 +64,7 @@ def test_attention_equals_torchs():
 
 @pytest.mark.parametrize("size", [28, 29, 64, 71])
 def test_the_transformer_sees_every_pixel(size):
-    model = build(Architecture("vit-small", 1, 2, size))
+    model = Architecture("vit-small", 1, 2, size).build()
     images = torch.rand(1, 1, size, size, requires_grad=True)
     (gradient,) = torch.autograd.grad(model(images)[0, 0], images)
     assert (gradient != 0).all()

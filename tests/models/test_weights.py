@@ -6,13 +6,12 @@ import torch
 from safetensors.torch import save_file
 
 from fluoroscope.errors import BadInput
-from fluoroscope.models import build
+from fluoroscope.models import Architecture
 from fluoroscope.models.weights import read_state
-from fluoroscope.types import Architecture
 
 
 def small(channels=1, classes=2, weights=None, seed=0):
-    return build(Architecture("small-cnn", channels, classes, 28, None if weights is None else str(weights)), seed)
+    return Architecture("small-cnn", channels, classes, 28, None if weights is None else str(weights)).build(seed)
 
 
 @pytest.mark.parametrize("suffix", [".pt", ".pth", ".safetensors"])
@@ -87,9 +86,9 @@ def test_mismatches_are_named(tmp_path):
 
 def test_a_foreign_file_is_named_in_short(tmp_path):
     file = tmp_path / "foreign.pt"
-    torch.save(build(Architecture("lenet5", 1, 2, 28)).state_dict(), file)
+    torch.save(Architecture("lenet5", 1, 2, 28).build().state_dict(), file)
     with pytest.raises(BadInput, match=r"and \d+ more") as caught:
-        build(Architecture("resnet18", 1, 2, 28, weights=str(file)))
+        Architecture("resnet18", 1, 2, 28, weights=str(file)).build()
     assert len(str(caught.value)) < 600
 
 

@@ -6,17 +6,10 @@ import pytest
 import torch
 
 from fluoroscope.errors import Misconfigured, Unsupported
+from fluoroscope.models import Architecture
 from fluoroscope.threat_models import THREATS, observe
 from fluoroscope.threat_models.needs import missing, require
-from fluoroscope.types import (
-    Architecture,
-    Capability,
-    LocalTraining,
-    Observation,
-    PrivateBatch,
-    Sgd,
-    UpdateRecord,
-)
+from fluoroscope.types import Capability, LocalTraining, Observation, PrivateBatch, Sgd, UpdateRecord
 
 SERVER = THREATS.get("curious-server")
 
@@ -25,7 +18,7 @@ def record(buffers: bool = True) -> UpdateRecord:
     return UpdateRecord(
         round=1,
         cohort=("client-9",),
-        architecture=Architecture("small-cnn", 1, 2, 28),
+        network=Architecture("small-cnn", 1, 2, 28),
         training=LocalTraining(Sgd(0.1), 1, 1),
         state_before={"w": torch.ones(2)},
         state_after={"w": torch.tensor([1.5, 0.5])},

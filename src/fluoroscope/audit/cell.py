@@ -28,7 +28,7 @@ class AuditCell(ABC):
 
     @property
     def data(self) -> str:
-        return self.federation.data.source
+        return "\n".join(self.federation.data.sources)
 
     @property
     def attack(self) -> object:

@@ -7,7 +7,8 @@ from pydantic import Field, PositiveInt, model_validator
 
 from fluoroscope.attacks import ATTACKS
 from fluoroscope.errors import Misconfigured
-from fluoroscope.federation.plan import DefencePlan, Plan, Section, read_plan_as
+from fluoroscope.federation.plan import DefencePlan, Plan, read_plan_as
+from fluoroscope.federation.sections import Section
 from fluoroscope.federation.settings import build_defences
 from fluoroscope.federation.task import Task, load_task
 from fluoroscope.findings import NO_DEFENCE

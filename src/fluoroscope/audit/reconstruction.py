@@ -13,15 +13,16 @@ from fluoroscope.audit.cell import AuditCell, trained
 from fluoroscope.audit.scored import curve, score
 from fluoroscope.cells import CellContext, Result
 from fluoroscope.errors import Unsupported
+from fluoroscope.federation.store import RecordStore
 from fluoroscope.federation.task import Task, load_task
 from fluoroscope.rng import generator
 from fluoroscope.scenarios.identifiability import embedded, identified, identified_by_chance
+from fluoroscope.scenarios.stand_ins import held_out_indices, stand_in_round
 from fluoroscope.scores.intervals import bootstrap_mean, wilson
 from fluoroscope.scores.projection import tsne
 from fluoroscope.scores.rdlv import mean_rdlv, rdlv
-from fluoroscope.studies.p1.federation import Trained
 from fluoroscope.threat_models import THREATS, observe
-from fluoroscope.types import PrivateBatch
+from fluoroscope.types import PrivateBatch, UpdateRecord
 
 FEW = 4
 """Images of a client in whose place other patients can stand; a larger one is attacked as it is."""
@@ -52,22 +53,12 @@ class Reconstruction(AuditCell):
     def run(self, context: CellContext) -> Result:
         plan = self.federation
         store, task = trained(plan, context.folder), load_task(plan)
-        if not task.partition.auxiliary:
+        prior = task.public_mean
+        if prior is None:
             raise Unsupported("the attacker's prior needs public images: set partition.auxiliary in the plan.")
-        before = store.global_state(self.round - 1)
-        if not all(value.isfinite().all() for value in before.values()):
-            raise Unsupported(f"under this defence the model of round {self.round} holds numbers that are not finite.")
-        federation = Trained(task, {self.round: before})
-        number = [split.name for split in task.clients].index(self.client)
-        split = task.clients[number]
-        stand_ins = len(split.train) <= FEW
-        clients = self._stand_ins(federation, len(split.train)) if stand_ins else [task.train_batch(number)]
-        batch_size, prior = split.batch_size or plan.training.batch_size, federation.prior
-        seen = []
-        for i, truth in enumerate(clients):
-            rng = generator(context.seed, "audit", "client", self.client, i)
-            record = federation.update(self.round, truth, batch_size, rng, self.client)
-            seen.append(as_single_step_if_long(observe(record, THREATS.get("curious-server"), prior)))
+        victims = self._victims(store, task, context)
+        clients, stand_ins = [truth for truth, _ in victims], _stands_in(task, self.client)
+        seen = [as_single_step_if_long(observe(record, THREATS.get("curious-server"), prior)) for _, record in victims]
         guesses = self.attack.run(
             seen,
             generator(context.seed, "audit", "attack"),
@@ -116,10 +107,39 @@ class Reconstruction(AuditCell):
             },
         )
 
-    def _stand_ins(self, federation: Trained, each: int) -> list[PrivateBatch]:
-        """As many as there are patients for, of the test set: the model has not seen them."""
-        test = {federation.task.images.batch.patients[i] for i in federation.task.partition.test}
-        return federation.held_out(max(1, min(self.victims, len(test) // each)), each, burn_in=False)
+    def _victims(self, store: RecordStore, task: Task, context: CellContext) -> list[tuple[PrivateBatch, UpdateRecord]]:
+        """The client with the update that was recorded; or several stand-ins of the test set, whom the model has not
+        seen, as many as there are patients for."""
+        number = [split.name for split in task.clients].index(self.client)
+        before = store.global_state(self.round - 1)
+        if not all(value.isfinite().all() for value in before.values()):
+            raise Unsupported(f"under this defence the model of round {self.round} holds numbers that are not finite.")
+        if not _stands_in(task, self.client):
+            return [(task.train_batch(number), store.load(self.round, self.client))]
+        split, batch = task.clients[number], task.images.batch
+        each = len(split.train)
+        patients = {batch.patients[i] for i in task.partition.test}
+        places = held_out_indices(task, max(1, min(self.victims, len(patients) // each)), each)
+        size = split.batch_size or task.plan.training.batch_size
+        return [
+            (
+                truth := batch.subset(indices),
+                stand_in_round(
+                    task,
+                    before,
+                    self.round,
+                    truth,
+                    size,
+                    generator(context.seed, "audit", "client", self.client, i),
+                    self.client,
+                ),
+            )
+            for i, indices in enumerate(places)
+        ]
+
+
+def _stands_in(task: Task, client: str) -> bool:
+    return next(len(split.train) for split in task.clients if split.name == client) <= FEW
 
 
 def _map(task: Task, originals: Tensor, found: Tensor, rng: torch.Generator) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """What leaks from recorded updates under a defence that was not there: applied afterwards, and attacked."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -9,7 +9,7 @@ from torch import Tensor
 from fluoroscope.attacks import Attack
 from fluoroscope.defences import Chain
 from fluoroscope.errors import BadInput, Unsupported
-from fluoroscope.federation.client import split_state
+from fluoroscope.federation.client_round import client_round
 from fluoroscope.federation.store import RecordStore
 from fluoroscope.federation.task import Task
 from fluoroscope.rng import generator
@@ -85,14 +85,8 @@ def leak(
 
 def _defended(evidence: Evidence, record: UpdateRecord, defence: Chain, rng: torch.Generator) -> UpdateRecord:
     """The record as this defence would have let it leave; a defence of the training trains that round again."""
-    if defence.training is not None:
-        task = evidence.task
-        before = {**record.state_before, **record.buffers_before}
-        after, _ = defence.training.train(task.model, before, evidence.truth, record.training, rng)
-        parameters, buffers = split_state(task.buffer_names, after)
-        kept = None if record.buffers_after is None else buffers
-        record = UpdateRecord(
-            record.round, record.cohort, record.architecture, record.training,
-            record.state_before, parameters, record.buffers_before, kept,
-        )  # fmt: skip
-    return defence.send(record, rng)
+    if defence.training is None:
+        return defence.send(record, rng)
+    before = {**record.state_before, **record.buffers_before}
+    done = client_round(record.network, before, evidence.truth, record.training, rng, defence)
+    return replace(done.record, round=record.round, cohort=record.cohort)

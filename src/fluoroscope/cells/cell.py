@@ -39,7 +39,7 @@ class Cell(Protocol):
 
     @property
     def data(self) -> str:
-        """The source of its images."""
+        """The source of its images; of several sites, one per line."""
         ...
 
     @property

@@ -67,9 +67,10 @@ class CellStore:
 
 
 def _files(source: str) -> Iterator[tuple[str, int, int]]:
-    """Name, size and time of every file of a source; nothing for phantoms, which are made."""
-    root = Path(source.partition(":")[2] or source).expanduser()
-    found = sorted(root.rglob("*")) if root.is_dir() else [root] if root.is_file() else []
-    for path in found:
-        about = path.stat()
-        yield str(path), about.st_size, about.st_mtime_ns
+    """Name, size and time of every file of a source, or of several on a line each; phantoms are made and have none."""
+    for line in source.splitlines():
+        root = Path(line.partition(":")[2] or line).expanduser()
+        found = sorted(root.rglob("*")) if root.is_dir() else [root] if root.is_file() else []
+        for path in found:
+            about = path.stat()
+            yield str(path), about.st_size, about.st_mtime_ns

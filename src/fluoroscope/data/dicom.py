@@ -1,7 +1,8 @@
 """DICOM files in class folders, or anywhere below a folder whose `images.csv` labels them.
 
 Values go the standard's way: modality LUT or rescale, then the first VOI LUT or window, MONOCHROME1 inverted. Without a
-usable window an image spans its own darkest to brightest value. Padding is black. PatientID is the patient.
+usable window an image spans its own darkest to brightest value. Padding is black. PatientID is the patient,
+InstitutionName the site.
 A multi-frame file is a volume or a film: its middle frame stands for it, since the first often shows nothing yet.
 """
 
@@ -21,25 +22,28 @@ from fluoroscope.data.channels import grey_if_equal
 from fluoroscope.data.listing import FileKind, list_files
 from fluoroscope.data.location import existing
 from fluoroscope.data.reading import Decoded, read_set
+from fluoroscope.data.sites import load_site_folders
 from fluoroscope.data.sources import SOURCES, Request
 from fluoroscope.errors import BadInput
 from fluoroscope.types import ImageSet
 
 Pixels = npt.NDArray[Any]
 
-_KIND = FileKind("DICOM files", (".dcm", ".dicom"))
+_KIND = FileKind("dicom", "DICOM files", (".dcm", ".dicom"))
 
 
 @SOURCES.register("dicom")
 def load_dicom(location: Path | None, request: Request) -> ImageSet:
     """A tree of DICOM files, with or without the extension .dcm."""
     root = existing(location, request, "dicom")
+    if request.folders == "sites":
+        return load_site_folders(root, _KIND, request)
     bad = BadFiles(request.skip_bad)
-    return read_set(root.resolve().name, list_files(root, _KIND, bad), read_dicom, request, bad)
+    return read_set(root.resolve().name, list_files(root, _KIND, bad, request.folders), read_dicom, request, bad)
 
 
 def read_dicom(path: Path) -> Decoded:
-    """One DICOM image in [0, 1], and its patient."""
+    """One DICOM image in [0, 1], its patient and its site."""
     try:
         dataset = pydicom.dcmread(path)
     except InvalidDicomError:
@@ -51,8 +55,8 @@ def read_dicom(path: Path) -> Decoded:
     _lift_frame_settings(dataset, middle)
     stored = pixel_array(dataset, index=middle)  # YBR arrives as RGB
     image = _grey(stored, dataset) if stored.ndim == 2 else _colour(stored, dataset)
-    patient = str(dataset.get("PatientID") or "").strip()
-    return Decoded((grey_if_equal(torch.from_numpy(image.astype(np.float32))),), patient or None)
+    patient, site = (str(dataset.get(key) or "").strip() or None for key in ("PatientID", "InstitutionName"))
+    return Decoded((grey_if_equal(torch.from_numpy(image.astype(np.float32))),), patient, site)
 
 
 def _lift_frame_settings(dataset: pydicom.Dataset, frame: int) -> None:

@@ -18,12 +18,13 @@ from fluoroscope.data.listing import FileKind, list_files
 from fluoroscope.data.location import existing
 from fluoroscope.data.reading import Decoded, read_set
 from fluoroscope.data.recognition import PICTURES
+from fluoroscope.data.sites import load_site_folders
 from fluoroscope.data.sources import SOURCES, Request
 from fluoroscope.errors import BadInput
 from fluoroscope.types import ImageSet
 
 _FORMATS = ("PNG", "JPEG", "TIFF", "BMP")  # a closed list: Pillow knows formats that start other programs
-_KIND = FileKind("pictures", PICTURES, required_columns=("file", "label", "patient"))
+_KIND = FileKind("folder", "pictures", PICTURES, required_columns=("file", "label", "patient"))
 _WHITE_IS_ZERO = 0
 _PHOTOMETRIC = 262
 
@@ -32,8 +33,10 @@ _PHOTOMETRIC = 262
 def load_folder(location: Path | None, request: Request) -> ImageSet:
     """A folder of pictures with a subfolder for each class."""
     root = existing(location, request, "folder")
+    if request.folders == "sites":
+        return load_site_folders(root, _KIND, request)
     bad = BadFiles(request.skip_bad)
-    return read_set(root.resolve().name, list_files(root, _KIND, bad), read_picture, request, bad)
+    return read_set(root.resolve().name, list_files(root, _KIND, bad, request.folders), read_picture, request, bad)
 
 
 def read_picture(path: Path) -> Decoded:

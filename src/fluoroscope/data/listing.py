@@ -3,7 +3,7 @@
     root/CLASS/...file          a subfolder a class; deeper folders belong to the class above them
     root/{train,val,test}/CLASS/...file
                                 a published split above the classes: joined, since fluoroscope splits by patient itself
-    root/images.csv             file,label,patient,licence; then it decides, and the files may lie anywhere below
+    root/images.csv             file,label,patient,licence,site; then it decides, and the files may lie anywhere below
 
 Hidden files are ignored. Any other file below a class folder must be an image, and in the table if there is one.
 """
@@ -13,6 +13,8 @@ from pathlib import Path
 
 from fluoroscope.data.bad_files import BadFiles
 from fluoroscope.data.recognition import is_hidden, visible_files
+from fluoroscope.data.site_layout import ask_about_sites
+from fluoroscope.data.sources import Folders
 from fluoroscope.data.table import find_table, read_table
 from fluoroscope.errors import BadInput
 
@@ -21,19 +23,22 @@ _SPLITS = {"train", "training", "val", "valid", "validation", "test", "testing"}
 
 @dataclass(frozen=True)
 class Entry:
-    """One file of a data set. `patient` and `licence` are None where the folder does not say."""
+    """One file of a data set. `patient`, `licence` and `site` are None where the folder does not say."""
 
     path: Path
     name: str
     label: str
     patient: str | None = None
     licence: str | None = None
+    site: str | None = None
 
 
 @dataclass(frozen=True)
 class FileKind:
     """What a loader looks for."""
 
+    source: str
+    """The loader's name, as it stands before the colon."""
     noun: str
     suffixes: tuple[str, ...]
     """A file outside any class folder counts when its name ends so."""
@@ -42,13 +47,15 @@ class FileKind:
     required_columns: tuple[str, ...] = ("file", "label")
 
 
-def list_files(root: Path, kind: FileKind, bad: BadFiles) -> tuple[Entry, ...]:
-    """The files below `root`, sorted by name."""
+def list_files(root: Path, kind: FileKind, bad: BadFiles, folders: Folders | None = None) -> tuple[Entry, ...]:
+    """The files below `root`, sorted by name; unless `folders` is set, subfolders that look like sites are refused."""
     if not root.is_dir():
         raise BadInput(f"{root} is a file; give the folder that holds a subfolder for each class.")
     files = {file.relative_to(root).as_posix(): file for file in _candidates(root, kind)}
     table = find_table(root)
     depth = _class_depth(root, labelled=table is not None)
+    if table is None and folders is None:
+        ask_about_sites(root, kind.source, depth, list(files))
     entries = (
         _from_table(root, table, files, depth, kind, bad) if table else _from_folders(root, files, depth, kind, bad)
     )
@@ -137,7 +144,7 @@ def _from_table(
                 "Correct one of them",
             )
         else:
-            entries.append(Entry(path, row.file, row.label, row.patient, row.licence))
+            entries.append(Entry(path, row.file, row.label, row.patient, row.licence, row.site))
     named = {row.file for row in rows}
     for name in sorted(files.keys() - named):
         bad.add(files[name], f"is not in {table.name}", "Add a line for it or remove it")

@@ -19,11 +19,12 @@ from fluoroscope.data.listing import FileKind, list_files
 from fluoroscope.data.location import existing
 from fluoroscope.data.reading import Decoded, read_set
 from fluoroscope.data.recognition import VOLUMES
+from fluoroscope.data.sites import load_site_folders
 from fluoroscope.data.sources import SOURCES, Request
 from fluoroscope.errors import BadInput
 from fluoroscope.types import ImageSet
 
-_KIND = FileKind("NIfTI volumes", VOLUMES, ignored=(".json", ".bval", ".bvec", ".tsv", ".txt"))
+_KIND = FileKind("nifti", "NIfTI volumes", VOLUMES, ignored=(".json", ".bval", ".bvec", ".tsv", ".txt"))
 _PERCENTILES = (0.5, 99.5)
 
 
@@ -31,9 +32,11 @@ _PERCENTILES = (0.5, 99.5)
 def load_nifti(location: Path | None, request: Request, slices: int = 1) -> ImageSet:
     """A tree of .nii and .nii.gz volumes; `slices` neighbouring ones around the middle of each."""
     root = existing(location, request, "nifti")
+    if request.folders == "sites":
+        return load_site_folders(root, _KIND, request)
     bad = BadFiles(request.skip_bad)
-    read = partial(read_volume, slices=slices)
-    return read_set(root.resolve().name, list_files(root, _KIND, bad), read, request, bad, images_per_file=slices)
+    read, entries = partial(read_volume, slices=slices), list_files(root, _KIND, bad, request.folders)
+    return read_set(root.resolve().name, entries, read, request, bad, images_per_file=slices)
 
 
 def read_volume(path: Path, slices: int = 1) -> Decoded:

@@ -25,10 +25,11 @@ from fluoroscope.types import ImageSet, PrivateBatch
 
 @dataclass(frozen=True, eq=False)
 class Decoded:
-    """What one file holds: images (1 or 3, height, width) in [0, 1], and its patient if the file says so."""
+    """What one file holds: images (1 or 3, height, width) in [0, 1], and its patient and site if the file says so."""
 
     images: tuple[Tensor, ...]
     patient: str | None = None
+    site: str | None = None
 
 
 Reader = Callable[[Path], Decoded]
@@ -44,10 +45,12 @@ def read_set(
     owners: list[Entry] = []
     images: list[Tensor] = []
     patients: list[str | None] = []
+    sites: list[str | None] = []
     for entry, decoded in _read_all(sampled, read, request, bad):
         owners += [entry] * len(decoded.images)
         images += decoded.images
         patients += [entry.patient or decoded.patient] * len(decoded.images)
+        sites += [entry.site or decoded.site] * len(decoded.images)
     kept = stratified_sample([e.label for e in owners], request.images, request.seed)
     owners = [owners[i] for i in kept]
     classes = tuple(sorted({entry.label for entry in entries}))
@@ -59,7 +62,9 @@ def read_set(
         complete_patients(stacked, [patients[i] for i in kept], [entry.name for entry in owners]),
     )
     licences = sorted({entry.licence or "not stated" for entry in owners})
-    return ImageSet(name, batch, classes, "; ".join(licences), skipped=bad.skipped)
+    held_by = tuple(site for site in (sites[i] for i in kept) if site is not None)
+    known = held_by if len(held_by) == len(kept) else ()  # a client of unknown origin would be a made-up hospital
+    return ImageSet(name, batch, classes, "; ".join(licences), skipped=bad.skipped, sites=known)
 
 
 def _read_all(
@@ -72,7 +77,7 @@ def _read_all(
             decoded = read(entry.path)
             if not all(bool(torch.isfinite(image).all()) for image in decoded.images):
                 return "holds values that are not numbers (NaN or infinite)"
-            return Decoded(tuple(_fit(image, request) for image in decoded.images), decoded.patient)
+            return Decoded(tuple(_fit(image, request) for image in decoded.images), decoded.patient, decoded.site)
         except BadInput as error:
             return str(error)
         except Exception as error:  # decoders raise nearly anything on damaged files

@@ -8,11 +8,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
+from typing import Literal, get_args
 
 from fluoroscope.data.recognition import recognise
 from fluoroscope.errors import BadInput, Misconfigured
 from fluoroscope.registry import Registry
 from fluoroscope.types import ImageSet
+
+Folders = Literal["classes", "sites"]
+"""What the subfolders of a folder of images are."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +34,8 @@ class Request:
     """Leave unreadable files out and count them, instead of stopping at the first."""
     burn_in: bool = False
     """Phantoms only: a fake name and date of birth in the image, as P1 fig. 7."""
+    folders: Folders | None = None
+    """None takes subfolders for classes, and asks where they look like sites (site_layout.py)."""
 
     def __post_init__(self) -> None:
         for key in ("size", "images"):
@@ -38,6 +44,8 @@ class Request:
                 raise Misconfigured(f"{key} must be at least 1, not {value}.")
         if self.channels not in (None, 1, 3):
             raise Misconfigured(f"channels must be 1 (grey) or 3 (RGB), not {self.channels}.")
+        if self.folders not in (None, *get_args(Folders)):
+            raise Misconfigured(f"folders must be {' or '.join(get_args(Folders))}, not {self.folders!r}.")
 
 
 Source = Callable[[Path | None, Request], ImageSet]
@@ -47,6 +55,13 @@ SOURCES: Registry[Source] = Registry("sources")
 def load(source: str, request: Request | None = None) -> ImageSet:
     """The images of a source such as `phantom/chest` or `folder:PATH`, or of a bare path."""
     request = request or Request()
+    found = _load(source, request)
+    if request.folders == "sites" and not found.sites:
+        raise Misconfigured(f"{source} has no subfolders that could be sites; leave folders = 'sites' out.")
+    return found
+
+
+def _load(source: str, request: Request) -> ImageSet:
     if source in SOURCES:
         return SOURCES.get(source)(None, request)
     name, colon, location = source.partition(":")

@@ -1,4 +1,4 @@
-"""`images.csv`: what a folder cannot say about its images: label, patient, licence."""
+"""`images.csv`: what a folder cannot say about its images: label, patient, licence, and the site that holds each."""
 
 import csv
 from dataclasses import dataclass
@@ -19,6 +19,7 @@ class Row:
     label: str
     patient: str | None
     licence: str | None
+    site: str | None
 
 
 def find_table(root: Path) -> Path | None:
@@ -60,7 +61,8 @@ def _row(path: Path, line: int, header: list[str], cells: list[str], required: t
     file = PurePosixPath(row["file"].replace("\\", "/"))
     if file.is_absolute() or ".." in file.parts:
         raise BadInput(f"{path}, line {line}: {row['file']!r} must be a path inside {path.parent}.")
-    return Row(line, str(file), row["label"], row.get("patient") or None, row.get("licence") or None)
+    patient, licence, site = (row.get(column) or None for column in ("patient", "licence", "site"))
+    return Row(line, str(file), row["label"], patient, licence, site)
 
 
 def _refuse_duplicates(path: Path, rows: list[Row]) -> None:

@@ -13,7 +13,7 @@ from fluoroscope.defences import (  # noqa: F401  # each file enters itself in t
     pruning,
     quantisation,
 )
-from fluoroscope.defences.chain import Chain, chain
+from fluoroscope.defences.chain import NO_DEFENCE, Chain, chain
 from fluoroscope.defences.contract import (
     Defence,
     Participation,
@@ -26,6 +26,7 @@ from fluoroscope.defences.registry import DEFENCES
 
 __all__ = [
     "DEFENCES",
+    "NO_DEFENCE",
     "Chain",
     "Defence",
     "Participation",

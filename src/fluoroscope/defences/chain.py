@@ -57,6 +57,9 @@ class Chain:
         return proved[0] if proved else PrivacyClaim(statement="; ".join(dict.fromkeys(c.statement for c in claims)))
 
 
+NO_DEFENCE = Chain()
+
+
 def chain(*defences: Defence) -> Chain:
     """Stack defences; those of another seam stand where that seam is."""
     flat = [part for defence in defences for part in (defence.parts if isinstance(defence, Chain) else (defence,))]

@@ -13,8 +13,9 @@ from fluoroscope.defences.contract import Participation
 from fluoroscope.defences.range_checks import above, at_least
 from fluoroscope.defences.registry import DEFENCES
 from fluoroscope.errors import Unsupported
+from fluoroscope.models.modes import client_mode
 from fluoroscope.rng import seeded_globals
-from fluoroscope.types import LocalTraining, PrivacyClaim, PrivateBatch, Sgd, State
+from fluoroscope.types import Adam, AdamW, LocalTraining, PrivacyClaim, PrivateBatch, Sgd, State
 
 
 @DEFENCES.register("dp-sgd")
@@ -60,10 +61,14 @@ class DpSgd:
         from opacus.optimizers import DPOptimizer
 
         self.check(model)
+        if training.clip_norm is not None:
+            raise Unsupported("dp-sgd clips each image's gradient itself: leave training.clip_norm out.")
         device = next(iter(state.values())).device
-        network = _private(model, state, device)
+        network = _private(model, state, training, device)
+        own = [value for value in network.parameters() if value.requires_grad]
+        start = [value.detach().clone() for value in own]
         optimiser = DPOptimizer(
-            _optimiser(network, training),
+            _optimiser(own, training),
             noise_multiplier=self.multiplier,
             max_grad_norm=self.clip,
             expected_batch_size=max(1, round(_rate(training) * training.images)),
@@ -77,10 +82,15 @@ class DpSgd:
                 optimiser.zero_grad()
                 # An empty batch has no loss, and still its noise.
                 # Opacus' hooks want an input that is differentiated.
-                logits = network(images.requires_grad_())
-                loss = nn.functional.cross_entropy(logits, labels, reduction="sum") / max(len(images), 1)
+                outputs = network(images.requires_grad_())
+                # A sum over images: a mean that weighs them by one another would let one image scale another's part.
+                loss = training.loss.per_image(outputs, labels).sum() / max(len(images), 1)
                 loss.backward()  # type: ignore[no-untyped-call]
-                optimiser.step()
+                if optimiser.pre_step():
+                    # FedProx's pull looks at weights alone, so it comes after the noise: post-processing.
+                    for value, begun in zip(own, start, strict=True):
+                        value.grad += training.proximal_mu * (value.detach() - begun)
+                    optimiser.original_optimizer.step()
                 total += float(loss.detach()) * len(images)
                 seen += len(images)
         after = {name: value.detach() for name, value in network._module.state_dict().items()}
@@ -91,16 +101,23 @@ def _rate(training: LocalTraining) -> float:
     return min(1.0, training.batch_size / training.images)
 
 
-def _private(model: nn.Module, state: State, device: torch.device) -> Any:  # noqa: ANN401  # Opacus gives its classes no types
+def _private(model: nn.Module, state: State, training: LocalTraining, device: torch.device) -> Any:  # noqa: ANN401  # Opacus gives its classes no types
     from opacus import GradSampleModule
 
-    network = copy.deepcopy(model).train()
+    network = client_mode(model, training)
     network.load_state_dict(dict(state))
+    for name, value in network.named_parameters():
+        value.requires_grad_(training.trains(name))
     return GradSampleModule(network.to(device), loss_reduction="mean")
 
 
-def _optimiser(network: Any, training: LocalTraining) -> torch.optim.Optimizer:  # noqa: ANN401
-    kind, parameters = training.optimiser, network.parameters()
+def _optimiser(parameters: list[nn.Parameter], training: LocalTraining) -> torch.optim.Optimizer:
+    kind = training.optimiser
     if isinstance(kind, Sgd):
-        return torch.optim.SGD(parameters, kind.lr, kind.momentum, weight_decay=kind.weight_decay)
-    return torch.optim.Adam(parameters, kind.lr, kind.betas, kind.eps)
+        return torch.optim.SGD(
+            parameters, kind.lr, kind.momentum, weight_decay=kind.weight_decay, nesterov=kind.nesterov
+        )
+    if isinstance(kind, Adam):
+        named = torch.optim.AdamW if isinstance(kind, AdamW) else torch.optim.Adam
+        return named(parameters, kind.lr, kind.betas, kind.eps, kind.weight_decay)
+    return torch.optim.SGD(parameters, kind.lr)

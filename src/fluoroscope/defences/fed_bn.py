@@ -26,7 +26,7 @@ class FedBn:
         layers = {name.removesuffix(STATISTICS) for name in record.buffers_before if name.endswith(STATISTICS)}
         if not layers:
             raise Misconfigured(
-                f"fed-bn has nothing to keep at home: {record.architecture.name} has no BatchNorm statistics. Leave "
+                f"fed-bn has nothing to keep at home: {record.network.name} has no BatchNorm statistics. Leave "
                 "the defence out, or choose a model with BatchNorm, such as resnet18."
             )
         kept = {f"{layer}.{part}" for layer in layers for part in ("weight", "bias")} if self.parameters else set()

@@ -44,7 +44,11 @@ class HomomorphicEncryption:
             return {name: value for name, value in state.items() if name not in sealed}
 
         buffers = None if record.buffers_after is None else open_part(record.buffers_after)
-        return replace(record, state_after=open_part(record.state_after), buffers_after=buffers or None)
+        return replace(
+            record,
+            state_after=open_part(record.state_after),
+            buffers_after=buffers if buffers or not record.buffers_before else None,
+        )
 
     def sealed(self, record: UpdateRecord) -> list[str]:
         """The names that are encrypted, in their order; BatchNorm's counters are no secret."""

@@ -1,8 +1,6 @@
 """The hospital's side: a Flower ClientApp that trains and evaluates on its own share."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
 
 import torch
 from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
@@ -10,15 +8,15 @@ from flwr.clientapp import ClientApp
 from torch import Tensor
 
 from fluoroscope.defences.homomorphic import public_context
+from fluoroscope.federation.client_round import ClientRound, client_round, with_local_state
 from fluoroscope.federation.encrypted import SEALED, received_parts, sealed_record
 from fluoroscope.federation.evaluation import evaluate
-from fluoroscope.federation.local_training import local_training
 from fluoroscope.federation.messages import to_arrays, to_state
 from fluoroscope.federation.plan import Plan
 from fluoroscope.federation.task import Task, load_task
-from fluoroscope.federation.withheld import merge_local_state, save_local_state
+from fluoroscope.federation.withheld import local_state, save_local_state
 from fluoroscope.scores.utility import Utility
-from fluoroscope.types import State, UpdateRecord
+from fluoroscope.types import State
 
 KEYS = tuple(Utility.__annotations__)
 
@@ -40,13 +38,13 @@ def client_app(plan_of: Callable[[Context], Plan], device: str = "cpu", threads:
     def train(message: Message, context: Context) -> Message:
         task, client = _task(context), _client(context)
         config: ConfigRecord = message.content["config"]  # type: ignore[assignment]
-        before = _opened(task, message, merge_local_state(context, _received(message, device)))
-        trained = train_and_defend(task, client, config, before)
-        save_local_state(context, trained.after, [*trained.sent, *trained.sealed])
-        metrics = MetricRecord({"num-examples": len(task.clients[client].train), "loss": trained.loss})
-        records: dict[str, object] = {"arrays": to_arrays(trained.sent), "metrics": metrics}
+        before = _opened(task, message, _received(message, device))
+        done = planned_round(task, client, config, before, local_state(context))
+        save_local_state(context, done.local_state)
+        metrics = MetricRecord({"num-examples": len(task.clients[client].train), "loss": done.loss})
+        records: dict[str, object] = {"arrays": to_arrays(done.sent), "metrics": metrics}
         if task.defence.encryption is not None:
-            records[SEALED] = sealed_record(trained.ciphertexts, public_context(task.defence.encryption.key))
+            records[SEALED] = sealed_record(done.ciphertexts, public_context(task.defence.encryption.key))
         return _reply(message, context, records)
 
     @app.evaluate()
@@ -55,57 +53,32 @@ def client_app(plan_of: Callable[[Context], Plan], device: str = "cpu", threads:
         held = task.validation_batch(client)
         if not len(held):  # nothing to say: counts for nothing in a mean
             return _reply(message, context, {"metrics": MetricRecord(dict.fromkeys(("num-examples", *KEYS), 0.0))})
-        state = _opened(task, message, merge_local_state(context, _received(message, device)))
-        scored = evaluate(task.model, state, held)
+        state = with_local_state(_opened(task, message, _received(message, device)), local_state(context))
+        scored = evaluate(task.model, state, held, task.normalisation)
         metrics = MetricRecord({"num-examples": scored["images"], **{k: float(v) for k, v in scored.items()}})  # type: ignore[arg-type]
         return _reply(message, context, {"metrics": metrics})
 
     return app
 
 
-@dataclass(frozen=True, eq=False)
-class Left:
-    """A client's round, and what of it leaves."""
-
-    sent: dict[str, Tensor]
-    after: dict[str, Tensor]
-    """Where training ended; this stays."""
-    loss: float
-    sealed: tuple[str, ...] = ()
-    ciphertexts: tuple[bytes, ...] = ()
-    """The change of the sealed names."""
-
-
-def train_and_defend(task: Task, client: int, config: ConfigRecord, before: dict[str, Tensor]) -> Left:
-    """Train, then let the plan's defences have the update."""
-    training, rng = task.local_training(client, config), task.training_rng(client, config)
-    data, around = task.train_batch(client), task.defence.training
-    if around is None:
-        trained = local_training(task.model, before, data, training, rng)
-        after, loss = trained.state, trained.loss
-    else:
-        after, loss = around.train(task.model, before, data, training, rng)
-    if not task.defence.parts:
-        return Left(after, after, loss)
-    part = partial(split_state, task.buffer_names)
-    record = UpdateRecord(
-        round=int(config["server-round"]),  # type: ignore[arg-type]  # Flower sends an int
-        cohort=(task.clients[client].name,),
-        architecture=task.architecture,
-        training=training,
-        state_before=part(before)[0],
-        state_after=part(after)[0],
-        buffers_before=part(before)[1],
-        buffers_after=part(after)[1],
+def planned_round(
+    task: Task, client: int, config: ConfigRecord, state: State, local_state: State | None = None
+) -> ClientRound:
+    """The round that the plan and the server's message tell this client to do."""
+    split, share = task.clients[client], len(task.clients[client].train) / sum(len(c.train) for c in task.clients)
+    return client_round(
+        task.network,
+        state,
+        task.train_batch(client),
+        task.local_training(client, config),
+        task.training_rng(client, config),
+        task.defence,
+        local_state=local_state,
+        defence_rng=task.defence_rng(client, config),
+        server_round=int(config["server-round"]),  # type: ignore[arg-type]  # Flower sends an int
+        client=split.name,
+        share=share,
     )
-    rng, encryption = task.defence_rng(client, config), task.defence.encryption
-    record = task.defence.before_encryption().send(record, rng)
-    if encryption is None:
-        return Left({**record.state_after, **(record.buffers_after or {})}, after, loss)
-    weight = len(data) / sum(len(split.train) for split in task.clients)
-    sealed, ciphertexts = tuple(encryption.sealed(record)), tuple(encryption.encrypt(record, weight))
-    left = encryption.send(record, rng)
-    return Left({**left.state_after, **(left.buffers_after or {})}, after, loss, sealed, ciphertexts)
 
 
 def _opened(task: Task, message: Message, state: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -114,12 +87,6 @@ def _opened(task: Task, message: Message, state: dict[str, Tensor]) -> dict[str,
     if encryption is None or not ciphertexts:
         return state
     return encryption.decrypt(ciphertexts, state, task.sealed_names)
-
-
-def split_state(buffers: frozenset[str], state: State) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Parameters and buffers."""
-    parameters = {name: value for name, value in state.items() if name not in buffers}
-    return parameters, {name: value for name, value in state.items() if name in buffers}
 
 
 def _client(context: Context) -> int:

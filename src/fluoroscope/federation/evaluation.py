@@ -1,27 +1,26 @@
 """A global model scored on a labelled set, at a client or at the server."""
 
-import copy
-
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from fluoroscope.models.modes import use_mode
 from fluoroscope.scores.utility import Utility, utility
-from fluoroscope.types import PrivateBatch, State
+from fluoroscope.types import Normalisation, PrivateBatch, State
 
 CHUNK = 64
 """Images in one forward pass: bounds the memory, changes no result."""
 
 
-def evaluate(model: nn.Module, state: State, data: PrivateBatch) -> Utility:
+def evaluate(model: nn.Module, state: State, data: PrivateBatch, normalisation: Normalisation | None = None) -> Utility:
     """Utility of `state` on `data`."""
-    return utility(predict(model, state, data.images), data.labels)
+    return utility(predict(model, state, data.images, normalisation), data.labels)
 
 
 @torch.no_grad()
-def predict(model: nn.Module, state: State, images: Tensor) -> Tensor:
-    """Logits (n, classes) in evaluation mode, on the device of `state`."""
-    network = copy.deepcopy(model).eval()
+def predict(model: nn.Module, state: State, images: Tensor, normalisation: Normalisation | None = None) -> Tensor:
+    """Outputs (n, classes) in evaluation mode, on the device of `state`."""
+    network = use_mode(model, normalisation)
     device = next(iter(state.values())).device
     chunks = [
         torch.func.functional_call(network, dict(state), (part.to(device),)) for part in torch.split(images, CHUNK)
@@ -30,9 +29,11 @@ def predict(model: nn.Module, state: State, images: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def with_statistics_of(model: nn.Module, state: State, images: Tensor) -> dict[str, Tensor]:
+def with_statistics_of(
+    model: nn.Module, state: State, images: Tensor, normalisation: Normalisation | None = None
+) -> dict[str, Tensor]:
     """The state with BatchNorm's statistics estimated anew: for a model whose clients keep theirs at home."""
-    network = copy.deepcopy(model).train()
+    network = use_mode(model, normalisation).train()
     for module in network.modules():
         if isinstance(module, _BatchNorm):
             module.reset_running_stats()

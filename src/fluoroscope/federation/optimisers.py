@@ -1,4 +1,4 @@
-"""Sgd and Adam as one rule that works in place for clients and out of place for attackers.
+"""A client's optimiser as one rule that works in place for clients and out of place for attackers.
 
 An attacker differentiates through the client's steps, so the update must exist as a graph; a client
 must not pay for that. Tests hold both ways against torch.optim.
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from fluoroscope.types import Adam, Sgd
+from fluoroscope.types import Adam, AdamW, LocalOptimiser, Sgd
 
 Tensors = list[Tensor]
 
@@ -23,28 +23,43 @@ class Slots:
     second: Tensors = field(default_factory=list)
 
 
-def step(optimiser: Sgd | Adam, parameters: Tensors, gradients: Tensors, slots: Slots, in_place: bool) -> Tensors:
+def step(optimiser: LocalOptimiser, parameters: Tensors, gradients: Tensors, slots: Slots, in_place: bool) -> Tensors:
     """The parameters after one step; with `in_place` they are the tensors that came in."""
     slots.step += 1
-    if isinstance(optimiser, Adam):
+    if isinstance(optimiser, AdamW):  # the decay is no part of the gradient: w <- w - lr wd w, then Adam's step
+        parameters = _scaled(parameters, 1 - optimiser.lr * optimiser.weight_decay, in_place)
         direction = _adam_direction(optimiser, gradients, slots, in_place)
-    else:
-        direction = _sgd_direction(optimiser, parameters, gradients, slots)
+    elif isinstance(optimiser, Adam):
+        direction = _adam_direction(optimiser, _decayed(optimiser, parameters, gradients), slots, in_place)
+    elif isinstance(optimiser, Sgd):
+        direction = _sgd_direction(optimiser, _decayed(optimiser, parameters, gradients), slots)
+    else:  # one gradient, sent as it is
+        direction = gradients
     if in_place:
         torch._foreach_add_(parameters, direction, alpha=-optimiser.lr)
         return parameters
     return list(torch._foreach_add(parameters, direction, alpha=-optimiser.lr))
 
 
-def _sgd_direction(optimiser: Sgd, parameters: Tensors, gradients: Tensors, slots: Slots) -> Tensors:
-    if optimiser.weight_decay:
-        gradients = list(torch._foreach_add(gradients, parameters, alpha=optimiser.weight_decay))
+def _decayed(optimiser: Sgd | Adam, parameters: Tensors, gradients: Tensors) -> Tensors:
+    if not optimiser.weight_decay:
+        return gradients
+    return list(torch._foreach_add(gradients, parameters, alpha=optimiser.weight_decay))
+
+
+def _scaled(parameters: Tensors, factor: float, in_place: bool) -> Tensors:
+    if not in_place:
+        return list(torch._foreach_mul(parameters, factor))
+    torch._foreach_mul_(parameters, factor)
+    return parameters
+
+
+def _sgd_direction(optimiser: Sgd, gradients: Tensors, slots: Slots) -> Tensors:
     if not optimiser.momentum:
         return gradients
-    if slots.first:
-        gradients = list(torch._foreach_add(gradients, slots.first, alpha=optimiser.momentum))
-    slots.first = gradients
-    return gradients
+    moved = list(torch._foreach_add(gradients, slots.first, alpha=optimiser.momentum)) if slots.first else gradients
+    slots.first = moved
+    return list(torch._foreach_add(gradients, moved, alpha=optimiser.momentum)) if optimiser.nesterov else moved
 
 
 def _adam_direction(optimiser: Adam, gradients: Tensors, slots: Slots, in_place: bool) -> Tensors:

@@ -5,44 +5,15 @@ import json
 import tomllib
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError, model_validator
+from pydantic import Field, PositiveInt, ValidationError, model_validator
 
-from fluoroscope.data import SOURCES
 from fluoroscope.errors import BadInput, Misconfigured
+from fluoroscope.federation.data_plan import DataPlan
+from fluoroscope.federation.sections import OpenSection, Section
 
 Setting = bool | int | float | str | None
-
-
-class Section(BaseModel):
-    """A table of the plan; keys that it does not know are errors."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-
-class OpenSection(BaseModel):
-    """A table whose further keys belong to the part that it names, and are checked by it."""
-
-    model_config = ConfigDict(extra="allow", frozen=True, allow_inf_nan=False)
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """The keys beside the declared ones."""
-        return dict(self.__pydantic_extra__ or {})
-
-
-class DataPlan(Section):
-    """Where the images come from."""
-
-    source: str = Field(default="phantom/chest", min_length=1)
-    size: int | None = Field(default=None, ge=28)
-    channels: Literal[1, 3] | None = None
-    images: int | None = Field(default=None, ge=1)
-    seed: int | None = None
-    """Of the phantoms and of samples; None takes the plan's."""
-    skip_bad: bool = False
-    burn_in: bool = False
 
 
 class PartitionPlan(OpenSection):
@@ -54,34 +25,88 @@ class PartitionPlan(OpenSection):
 
 
 class ModelPlan(Section):
-    """What is trained."""
+    """What is trained: a registered network, or one of your own."""
 
     name: str = "small-cnn"
     weights: str | None = None
+    factory: str | None = None
+    """`package.module:function` that makes a torch module, in the place of a registered name."""
+    arguments: dict[str, Any] = Field(default_factory=dict)
+    """What the factory is called with."""
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Self:
+        if self.arguments and self.factory is None:
+            raise ValueError("model.arguments belong to model.factory; remove them or name a factory")
+        if self.weights and self.factory is not None:
+            raise ValueError("model.weights belong to a registered name; a factory loads its own")
+        return self
+
+
+class NormalisationPlan(Section):
+    """What is done to pixels in [0, 1] before the network: (x - mean) / std."""
+
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
 
 
 class TrainingPlan(Section):
     """How clients train in one round."""
 
-    optimiser: Literal["sgd", "adam"] = "sgd"
+    optimiser: Literal["sgd", "adam", "adamw", "gradient"] = "sgd"
     lr: float = Field(default=0.01, gt=0)
     lr_decay: float = Field(default=1.0, gt=0, le=1)
     lr_decay_every: int | None = Field(default=None, ge=1)
     """Rounds between two decays (P1: x 0.1 every 40)."""
     momentum: float = Field(default=0.0, ge=0, lt=1)
+    nesterov: bool = False
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = Field(default=1e-8, gt=0)
     weight_decay: float = Field(default=0.0, ge=0)
+    """adamw: 0.01, as torch has it."""
     batch_size: int = Field(default=8, ge=1)
     """For clients whose partition does not set their own."""
     epochs: int = Field(default=1, ge=1)
+    steps: int | None = Field(default=None, ge=1)
+    """Optimiser steps in a round, in the place of epochs."""
+    loss: str = "cross-entropy"
+    """cross-entropy, multi-label, or `package.module:function`."""
+    class_weights: tuple[float, ...] | None = None
+    """Of cross-entropy, one per class; of multi-label, of a finding that is there."""
+    label_smoothing: float = Field(default=0.0, ge=0, lt=1)
+    normalisation: NormalisationPlan | None = None
+    clip_norm: float | None = Field(default=None, gt=0)
+    """The L2 norm that each step's gradient is clipped to."""
+    frozen: tuple[str, ...] = ()
+    """Parameters that are not trained, as patterns of their names: `layer1.*`."""
     batchnorm: Literal["train", "eval"] = "train"
     batchnorm_momentum: float = Field(default=0.1, gt=0, le=1)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _other_words(cls, given: object) -> object:
+        """`optimizer` is understood, and adamw decays as torch's does where the plan does not say."""
+        if not isinstance(given, dict):
+            return given
+        said = dict(given)
+        if "optimizer" in said and "optimiser" not in said:
+            said["optimiser"] = said.pop("optimizer")
+        if said.get("optimiser") == "adamw":
+            said.setdefault("weight_decay", 0.01)
+        return said
 
     @model_validator(mode="after")
     def _settings_go_together(self) -> Self:
         if self.lr_decay != 1 and self.lr_decay_every is None:
             raise ValueError("lr_decay needs lr_decay_every: after how many rounds")
-        if self.optimiser == "adam" and (self.momentum or self.weight_decay):
-            raise ValueError("momentum and weight_decay belong to sgd; remove them or set optimiser = 'sgd'")
+        if self.optimiser != "sgd" and (self.momentum or self.nesterov):
+            raise ValueError("momentum and nesterov belong to sgd; remove them or set optimiser = 'sgd'")
+        if self.optimiser == "gradient" and self.weight_decay:
+            raise ValueError("a gradient that is sent as it is has no weight_decay; remove it or choose an optimiser")
+        if self.steps is not None and self.epochs != 1:
+            raise ValueError("steps stand in the place of epochs; remove one of the two")
+        if self.label_smoothing and self.loss != "cross-entropy":
+            raise ValueError("label_smoothing belongs to the loss cross-entropy; remove it")
         return self
 
 
@@ -137,6 +162,27 @@ class Plan(Section):
     privacy: PrivacyPlan = PrivacyPlan()
     records: RecordsPlan = RecordsPlan()
 
+    @model_validator(mode="before")
+    @classmethod
+    def _sites_are_the_clients(cls, content: Any) -> Any:  # noqa: ANN401  # whatever stands in the file
+        """Who names the sites has named the clients: the partition need not be named too."""
+        data, partition = (content.get(key, {}) if isinstance(content, dict) else None for key in ("data", "partition"))
+        if not isinstance(data, dict) or not isinstance(partition, dict):
+            return content
+        by_site = data.get("site") or data.get("folders") == "sites"
+        return {**content, "partition": {"name": "sites", **partition}} if by_site else content
+
+    @model_validator(mode="after")
+    def _sites_keep_their_images(self) -> Self:
+        if self.data.site and self.partition.name != "sites":
+            raise ValueError(
+                f"partition.name = {self.partition.name!r} would deal the images out anew, and [[data.site]] says who "
+                "holds them; leave partition.name out, or give all images as one data.source"
+            )
+        if any(site.batch_size for site in self.data.site) and "batch_sizes" in self.partition.settings:
+            raise ValueError("partition.batch_sizes and batch_size of [[data.site]] say the same; keep one of them")
+        return self
+
     @model_validator(mode="after")
     def _records_something(self) -> Self:
         if isinstance(self.records.rounds, list) and min(self.records.rounds) > self.rounds:
@@ -147,10 +193,23 @@ class Plan(Section):
     def fingerprint(self) -> str:
         """Of all that decides a round's result. More rounds continue a run, so their number is left out."""
         decisive = self.model_dump(mode="json", exclude={"rounds"})
-        if not self.partition.without:  # the plan of a federation of all is what it was before this could be said
-            del decisive["partition"]["without"]
+        for section, keys in _LATER.items():  # a plan that does not say them is what it was before they could be said
+            usual = type(getattr(self, section)).model_fields
+            for key in keys:
+                if getattr(getattr(self, section), key) == usual[key].get_default(call_default_factory=True):
+                    del decisive[section][key]
         return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
 
+
+_LATER = {
+    "partition": ("without",),
+    "model": ("factory", "arguments"),
+    "training": (
+        "nesterov", "betas", "eps", "steps", "loss", "class_weights", "label_smoothing", "normalisation", "clip_norm",
+        "frozen",
+    ),
+}  # fmt: skip
+"""Keys that plans did not have at first."""
 
 P = TypeVar("P", bound=Plan)
 
@@ -195,7 +254,9 @@ def parse_plan_as(kind: type[P], content: dict[str, Any], origin: str = "plan") 
 
 
 def _near(kind: type[Plan], location: tuple[int | str, ...]) -> str:
-    section = kind.model_fields[str(location[0])].annotation if len(location) > 1 else kind
+    section: Any = kind
+    for part in location[:-1]:  # a number is the place in a list of tables
+        section = get_args(section)[0] if isinstance(part, int) else section.model_fields[part].annotation
     known = list(getattr(section, "model_fields", {}))
     near = get_close_matches(str(location[-1]), known, n=1)
     return f"; did you mean {near[0]!r}?" if near else f". Known here: {', '.join(known)}"
@@ -210,16 +271,13 @@ def _with_key(part: DefencePlan, folder: Path) -> DefencePlan:
 
 def _rooted(plan: P, folder: Path) -> P:
     """The plan with its relative paths made absolute, so that it means the same from anywhere."""
-    kind, colon, location = plan.data.source.rpartition(":")
-    source, weights = plan.data.source, plan.model.weights
-    if location and location not in SOURCES and not location.startswith("phantom/"):  # a misspelt one is no path
-        source = f"{kind}{colon}{(folder / location).resolve()}"
+    weights = plan.model.weights
     if weights and weights != "random":
         weights = str((folder / weights).resolve())
     return plan.model_copy(
         update={
             "defence": tuple(_with_key(part, folder) for part in plan.defence),
-            "data": plan.data.model_copy(update={"source": source}),
+            "data": plan.data.rooted(folder),
             "model": plan.model.model_copy(update={"weights": weights}),
         }
     )

@@ -12,10 +12,11 @@ from torch import Tensor
 
 from fluoroscope.errors import BadInput
 from fluoroscope.federation.cohort import DISTANCE, NOISE
+from fluoroscope.federation.manifest import ClientEntry, CohortEntry, RoundManifest
 from fluoroscope.federation.messages import to_state
 from fluoroscope.federation.privacy import claimed
 from fluoroscope.federation.progress import Progress
-from fluoroscope.federation.store import ClientEntry, CohortEntry, RecordStore, RoundManifest
+from fluoroscope.federation.store import RecordStore
 from fluoroscope.federation.strategies import server_state
 from fluoroscope.federation.task import Task
 from fluoroscope.federation.wrapper import Wrapper

@@ -78,7 +78,7 @@ def _finished(plan: Plan, store: RecordStore) -> bool:
         return False
     if store.rounds() != list(range(done + 1)):
         return False
-    made = plan.data.source.startswith("phantom/") and plan.model.weights is None
+    made = all(source.startswith("phantom/") for source in plan.data.sources) and plan.model.weights is None
     return made or load_task(plan).digest == header.data
 
 

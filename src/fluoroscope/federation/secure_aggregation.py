@@ -4,10 +4,9 @@ Flower has SecAgg+ for its older API only, so a round is a workflow of that API,
 sends may differ from client to client, architecture included: the protocol does not forbid it, and P2's attack is that.
 """
 
-import json
 import logging
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -36,13 +35,13 @@ from flwr.server.workflow.constant import MAIN_CONFIGS_RECORD, MAIN_PARAMS_RECOR
 from flwr.server.workflow.constant import Key as WorkflowKey
 from torch import Tensor
 
+from fluoroscope.defences import NO_DEFENCE, Chain
 from fluoroscope.errors import Misconfigured, Refused, Unsupported
+from fluoroscope.federation.client_round import ClientRound, client_round
 from fluoroscope.federation.grid import RUN_ID, SERVER_NODE, InProcessGrid
 from fluoroscope.federation.guard import REFUSED, Mod
-from fluoroscope.federation.local_training import local_training
-from fluoroscope.models import build
 from fluoroscope.rng import derive, generator, seeded_globals
-from fluoroscope.types import Architecture, Front, LocalTraining, PrivateBatch, State
+from fluoroscope.types import LocalTraining, Network, PrivateBatch, State
 
 
 @dataclass(frozen=True)
@@ -64,18 +63,26 @@ class SecAgg:
 
 @dataclass(frozen=True, eq=False)
 class Participant:
-    """A client with its images and its training."""
+    """A client with its images, its training and its defence."""
 
     name: str
     batch: PrivateBatch
     training: LocalTraining
+    defence: Chain = NO_DEFENCE
+
+    def round(self, network: Network, state: State, server_round: int, seed: int) -> ClientRound:
+        """What it does with a model that it is sent."""
+        rng = generator(seed, "client", self.name, "round", server_round)
+        return client_round(
+            network, state, self.batch, self.training, rng, self.defence, server_round=server_round, client=self.name
+        )
 
 
 @dataclass(frozen=True, eq=False)
 class Sent:
     """The model that the server sends to one client."""
 
-    architecture: Architecture
+    network: Network
     state: State
 
 
@@ -111,6 +118,7 @@ def secure_round(
         raise Unsupported("the sum is taken array by array: all clients must be sent arrays of the same shapes.")
     logging.getLogger("flwr").setLevel(logging.CRITICAL)  # what went wrong is raised below
     names = list(sent[0].state)
+    networks = {each.network.key: each.network for each in sent}
     masked: dict[str, tuple[np.ndarray[Any, Any], ...]] = {}
 
     refused: list[str] = []
@@ -129,7 +137,7 @@ def secure_round(
 
     def client_fn(context: Context) -> Client:
         participant = participants[int(context.node_config["partition-id"])]
-        return _Trainer(participant, names, server_round, seed).to_client()
+        return _Trainer(participant, networks, names, server_round, seed).to_client()
 
     app = ClientApp(client_fn=client_fn, mods=[*mods, secaggplus_mod])
     grid = InProcessGrid(app, len(participants), on_reply)
@@ -161,16 +169,19 @@ def secure_round(
 class _Trainer(NumPyClient):
     """Builds what it is sent and trains it: the server's word is the architecture."""
 
-    def __init__(self, participant: Participant, names: list[str], server_round: int, seed: int) -> None:
-        self._participant, self._names, self._round, self._seed = participant, names, server_round, seed
+    def __init__(
+        self, participant: Participant, networks: Mapping[str, Network], names: list[str], server_round: int, seed: int
+    ) -> None:
+        self._participant, self._networks, self._names = participant, networks, names
+        self._round, self._seed = server_round, seed
 
     def fit(self, parameters: NDArrays, config: dict[str, Scalar]) -> tuple[NDArrays, int, dict[str, Scalar]]:
-        participant = self._participant
-        model = build(_read(str(config["architecture"])))
+        network = self._networks[str(config["network"])]
         state = {name: torch.from_numpy(value) for name, value in zip(self._names, parameters, strict=True)}
-        rng = generator(self._seed, "client", participant.name, "round", self._round)
-        after = local_training(model, state, participant.batch, participant.training, rng).state
-        return [after[name].numpy() for name in self._names], len(participant.batch), {}
+        sent = self._participant.round(network, state, self._round, self._seed).sent
+        # What a defence keeps at home is sent as it was received: the sum is taken array by array.
+        after = {**state, **sent}
+        return [after[name].numpy() for name in self._names], len(self._participant.batch), {}
 
 
 class _SendEach(FedAvg):
@@ -189,7 +200,7 @@ class _SendEach(FedAvg):
                 GridClientProxy(node, self._grid, RUN_ID),
                 FitIns(
                     ndarrays_to_parameters([value.numpy() for value in each.state.values()]),
-                    {"architecture": json.dumps(asdict(each.architecture))},
+                    {"network": each.network.key},
                 ),
             )
             for node, each in zip(self._grid.get_node_ids(), self._sent, strict=True)
@@ -201,9 +212,3 @@ class _SendEach(FedAvg):
         if len(results) == len(self._participants):  # every result is the same mean
             self.received = parameters_to_ndarrays(results[0][1].parameters)
         return None, {}
-
-
-def _read(text: str) -> Architecture:
-    given = json.loads(text)
-    front = given.pop("front")
-    return Architecture(**given, front=None if front is None else Front(**front))

@@ -1,6 +1,5 @@
 """The server's side: a Flower ServerApp that runs a strategy, recorded, from the first or the next round."""
 
-from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -18,12 +17,13 @@ from fluoroscope.federation.cohort import DefendedStrategy
 from fluoroscope.federation.encrypted import EncryptedSum, check_encryption
 from fluoroscope.federation.evaluation import evaluate, with_statistics_of
 from fluoroscope.federation.local_training import local_training
+from fluoroscope.federation.manifest import RunHeader, StoredNetwork
 from fluoroscope.federation.messages import to_arrays
 from fluoroscope.federation.plan import Plan
 from fluoroscope.federation.privacy import rounds_within_budget
 from fluoroscope.federation.progress import Progress
 from fluoroscope.federation.recorder import Recorder
-from fluoroscope.federation.store import RecordStore, RunHeader
+from fluoroscope.federation.store import RecordStore
 from fluoroscope.federation.strategies import build_strategy, restore_server_state
 from fluoroscope.federation.task import Task, load_task
 from fluoroscope.federation.withheld import FillWithheld
@@ -105,12 +105,11 @@ def _check_pretraining(task: Task) -> None:
 
 
 def _header(task: Task) -> RunHeader:
-    weights = task.architecture.weights
     return RunHeader(
         plan=task.plan.model_dump(mode="json"),
         fingerprint=task.plan.fingerprint,
         data=task.digest,
-        architecture=replace(task.architecture, weights=Path(weights).name if weights else None),
+        architecture=StoredNetwork.of(task.network),
         buffers=sorted(task.buffer_names),
         clients=[client.name for client in task.clients],
         versions=versions(),
@@ -140,6 +139,7 @@ def _result(task: Task, store: RecordStore, last: int, device: str) -> dict[str,
         state = {name: value.to(torch.device(device)) for name, value in store.global_state(server_round).items()}
         if any(isinstance(part, FedBn) for part in task.defence.parts):
             public = task.images.batch.images[list(task.partition.auxiliary)]
-            state = with_statistics_of(task.model, state, public)
-        result[key] = dict(evaluate(task.model, state, task.images.batch.subset(task.partition.test)))
+            state = with_statistics_of(task.model, state, public, task.normalisation)
+        held_out = task.images.batch.subset(task.partition.test)
+        result[key] = dict(evaluate(task.model, state, held_out, task.normalisation))
     return result

@@ -12,13 +12,13 @@ Nothing in here is ever unpickled.
 """
 
 import hashlib
-import math
 import os
 import shutil
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 from safetensors import SafetensorError
@@ -28,77 +28,11 @@ from torch import Tensor
 from fluoroscope import strict_json
 from fluoroscope.atomic_write import sync, write_tensors, write_text
 from fluoroscope.errors import BadInput
-from fluoroscope.types import Architecture, LocalTraining, PrivacyClaim, State, UpdateRecord
+from fluoroscope.federation.manifest import RoundManifest, RunHeader
+from fluoroscope.types import Network, State, UpdateRecord
 
-FORMAT = 1
 _OURS = {"rounds", "run.json", ".run.json.part"}
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class ClientEntry:
-    """What a round's manifest says of one client."""
-
-    training: LocalTraining
-    claim: PrivacyClaim
-    loss: float | None
-    """None where training diverged."""
-    recorded: bool
-
-
-@dataclass(frozen=True)
-class CohortEntry:
-    """What the server's defence did in a round."""
-
-    noise: float
-    """Standard deviation, of every parameter."""
-    distance: float
-    """How far apart the clients were. Computed from their updates: the server may know it, nobody else."""
-
-
-@dataclass(frozen=True)
-class RoundManifest:
-    """One whole round, without its tensors."""
-
-    round: int
-    clients: dict[str, ClientEntry]
-    validation: dict[str, dict[str, float | None]]
-    """Utility of the new global model on each client's validation images; empty where it was not evaluated."""
-    files: dict[str, str]
-    """SHA-256 by file name."""
-    cohort: CohortEntry | None = None
-    """Where a defence stood at the server."""
-
-    @property
-    def validation_accuracy(self) -> float | None:
-        """P1's criterion for the best model: the plain mean over the clients."""
-        scores = [scored["accuracy"] or 0.0 for scored in self.validation.values()]
-        return sum(scores) / len(scores) if scores else None
-
-    def aggregated(self, metric: str) -> float:
-        """Over the clients' validation images, each weighing the same: what a server tells its clients."""
-        scored = self.validation.values()
-        values = [(each["images"] or 0, each[metric]) for each in scored]
-        images = sum(count for count, _ in values)
-        # A model that diverged has no such number, and neither has the mean.
-        return sum(count * (math.nan if value is None else value) for count, value in values) / images
-
-
-@dataclass(frozen=True)
-class RunHeader:
-    """What is true of the whole run."""
-
-    plan: dict[str, Any]
-    fingerprint: str
-    data: str
-    """Digest of the images, who holds them and the initial weights, which the plan only names."""
-    architecture: Architecture
-    buffers: list[str]
-    clients: list[str]
-    versions: dict[str, str]
-    threads: int
-    """CPU threads: float sums depend on their number, so a run goes on with as many as it began with."""
-    format: int = FORMAT
 
 
 class RecordStore:
@@ -156,7 +90,7 @@ class RecordStore:
     def commit(self, manifest: RoundManifest, timing: Mapping[str, float]) -> None:
         """Make the round whole. What the next round and the records do not need is dropped."""
         part = self._part(manifest.round)
-        write_text(part / "manifest.json", strict_json.dumps(asdict(manifest)))
+        write_text(part / "manifest.json", strict_json.dumps(manifest.plain()))
         write_text(part / "timing.json", strict_json.dumps(dict(timing)))
         sync(part)
         part.rename(self._round(manifest.round))
@@ -186,6 +120,11 @@ class RecordStore:
     @property
     def header(self) -> RunHeader:
         return _parse(RunHeader, self.folder / "run.json")
+
+    @cached_property
+    def network(self) -> Network:
+        """What the run trains."""
+        return self.header.architecture.network()
 
     def rounds(self) -> list[int]:
         """The whole rounds, in order; 0 is the initial state."""
@@ -238,7 +177,7 @@ class RecordStore:
         return UpdateRecord(
             round=server_round,
             cohort=(client,),
-            architecture=header.architecture,
+            network=self.network,
             training=entry.training,
             state_before={name: value for name, value in before.items() if name not in buffers},
             state_after={name: value for name, value in after.items() if name not in buffers},

@@ -86,6 +86,11 @@ def build_strategy(name: str, settings: Mapping[str, object], clients: int, frac
     )
 
 
+def proximal_mu(strategy: Strategy) -> float:
+    """FedProx's weight, as its messages tell the clients; 0 of every other strategy."""
+    return float(getattr(innermost(strategy), "proximal_mu", 0.0))
+
+
 def server_state(strategy: Strategy) -> dict[str, Tensor]:
     """What the strategy has to remember to go on after a stop: momentum and second moments."""
     core = innermost(strategy)

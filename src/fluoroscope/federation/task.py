@@ -9,20 +9,29 @@ import torch
 from flwr.app import ConfigRecord
 from torch import Tensor, nn
 
-from fluoroscope.data import Request, load
+from fluoroscope.data import Request, Site, load, load_sites
 from fluoroscope.data.partition import PARTITIONS, Partitioner
 from fluoroscope.defences import Chain
 from fluoroscope.errors import Misconfigured
-from fluoroscope.federation.plan import Plan
+from fluoroscope.federation.data_plan import DataPlan
+from fluoroscope.federation.plan import Plan, TrainingPlan
 from fluoroscope.federation.settings import build_defences, build_part
-from fluoroscope.models import build
+from fluoroscope.federation.strategies import build_strategy, proximal_mu
+from fluoroscope.federation.training_record import loss_of
+from fluoroscope.models import Architecture, ImportedNetwork
 from fluoroscope.rng import derive, generator
 from fluoroscope.types import (
     Adam,
-    Architecture,
+    AdamW,
     ClientSplit,
+    CrossEntropy,
     ImageSet,
+    LocalOptimiser,
     LocalTraining,
+    Loss,
+    Network,
+    Normalisation,
+    OneGradient,
     Partition,
     PrivateBatch,
     Sgd,
@@ -42,15 +51,35 @@ class Task:
     def clients(self) -> tuple[ClientSplit, ...]:
         return self.partition.clients
 
-    @property
-    def architecture(self) -> Architecture:
-        model = self.plan.model
-        return Architecture(model.name, self.images.channels, len(self.images.classes), self.images.size, model.weights)
+    @cached_property
+    def network(self) -> Network:
+        model, (channels, height, width) = self.plan.model, self.images.shape
+        if model.factory is None:
+            size = height if height == width else (height, width)
+            return Architecture(model.name, channels, len(self.images.classes), size, model.weights)
+        network = ImportedNetwork(model.factory, model.arguments, (channels, height, width))
+        if network.outputs != len(self.images.classes):
+            raise Misconfigured(
+                f"{model.factory} gives {network.outputs} outputs, and {self.images.name} has "
+                f"{len(self.images.classes)} classes: {', '.join(self.images.classes)}. Set model.arguments to match."
+            )
+        return network
 
     @cached_property
     def model(self) -> nn.Module:
         """The network with its initial weights. Nobody trains it in place."""
-        return build(self.architecture, self.plan.seed)
+        return self.network.build(self.plan.seed)
+
+    @property
+    def normalisation(self) -> Normalisation | None:
+        said = self.plan.training.normalisation
+        return None if said is None else Normalisation(said.mean, said.std)
+
+    @property
+    def public_mean(self) -> Tensor | None:
+        """What an attacker knows of such images: the mean of the public ones; None where there are none."""
+        public = list(self.partition.auxiliary)
+        return self.images.batch.images[public].mean(0) if public else None
 
     @cached_property
     def buffer_names(self) -> frozenset[str]:
@@ -70,10 +99,7 @@ class Task:
         encryption, state = self.defence.encryption, self.initial_state
         if encryption is None:
             return []
-        parameters = {name: value for name, value in state.items() if name not in self.buffer_names}
-        buffers = {name: value for name, value in state.items() if name in self.buffer_names}
-        training = self.training(1, 1, 1, self.plan.training.lr)
-        record = UpdateRecord(0, ("-",), self.architecture, training, parameters, parameters, buffers, buffers)
+        record = UpdateRecord.between(self.network, state, state, self.training(1, 1, 1, self.plan.training.lr))
         sent = self.defence.before_encryption().send(record, generator(0))
         return encryption.sealed(sent)
 
@@ -96,16 +122,27 @@ class Task:
         mu = float(config.get("proximal-mu", 0.0))  # type: ignore[arg-type]  # FedProx sends a float
         return replace(usual, proximal_mu=mu)
 
+    def round_config(self, server_round: int) -> ConfigRecord:
+        """What the plan's strategy tells its clients in this round."""
+        strategy, clients = self.plan.strategy, len(self.clients)
+        built = build_strategy(strategy.name, strategy.settings, clients, strategy.fraction)
+        return ConfigRecord({"server-round": server_round, "proximal-mu": proximal_mu(built)})
+
     def training(self, images: int, batch_size: int, epochs: int, lr: float) -> LocalTraining:
         """Training as the plan sets it, on so many images."""
         settings = self.plan.training
         return LocalTraining(
-            optimiser=Adam(lr) if settings.optimiser == "adam" else Sgd(lr, settings.momentum, settings.weight_decay),
+            optimiser=_optimiser(settings, lr),
             images=images,
             batch_size=batch_size,
             epochs=epochs,
+            loss=_loss(settings),
             batchnorm=settings.batchnorm,
             batchnorm_momentum=settings.batchnorm_momentum,
+            max_steps=settings.steps,
+            normalisation=self.normalisation,
+            clip_norm=settings.clip_norm,
+            frozen=settings.frozen,
         )
 
     @cached_property
@@ -124,6 +161,22 @@ class Task:
     def defence_rng(self, client: int, config: ConfigRecord) -> torch.Generator:
         """Of what the client's defences draw."""
         return generator(self.plan.seed, "defence", client, "round", _whole(config["server-round"]))
+
+
+def _optimiser(settings: TrainingPlan, lr: float) -> LocalOptimiser:
+    if settings.optimiser == "sgd":
+        return Sgd(lr, settings.momentum, settings.weight_decay, settings.nesterov)
+    if settings.optimiser == "gradient":
+        return OneGradient()
+    kind = {"adam": Adam, "adamw": AdamW}[settings.optimiser]
+    return kind(lr, settings.betas, settings.eps, settings.weight_decay)
+
+
+def _loss(settings: TrainingPlan) -> Loss:
+    if settings.loss == "cross-entropy":
+        return CrossEntropy(settings.class_weights, settings.label_smoothing)
+    weighed = settings.class_weights
+    return loss_of(settings.loss, {} if weighed is None else {"positive_weights": weighed})
 
 
 def partitioner(name: str, settings: dict[str, Any]) -> Partitioner:
@@ -149,15 +202,22 @@ def forget_tasks() -> None:
 @lru_cache(maxsize=4)
 def _load_task(plan_json: str) -> Task:
     plan = Plan.model_validate_json(plan_json)
-    data = plan.data
-    seed = plan.seed if data.seed is None else data.seed
-    images = load(data.source, Request(data.size, data.channels, data.images, seed, data.skip_bad, data.burn_in))
-    partition = divide(images, plan.partition.name, plan.partition.settings, plan.seed)
+    images = _load_images(plan.data, plan.seed if plan.data.seed is None else plan.data.seed)
+    settings, own = plan.partition.settings, {site.name: site.batch_size for site in plan.data.site if site.batch_size}
+    partition = divide(images, plan.partition.name, {**settings, "batch_sizes": own} if own else settings, plan.seed)
     task = Task(plan, images, _without(partition, plan.partition.without))
     names = {client.name for client in task.clients}
     if plan.records.clients != "all" and (unknown := set(plan.records.clients) - names):
         raise Misconfigured(f"records.clients names {sorted(unknown)}; the partition has {sorted(names)}.")
     return task
+
+
+def _load_images(data: DataPlan, seed: int) -> ImageSet:
+    request = Request(data.size, data.channels, data.images, seed, data.skip_bad, data.burn_in, data.folders)
+    if not data.site:
+        return load(data.source, request)
+    sites = [Site(site.name, site.source) for site in data.site]
+    return load_sites(", ".join(site.name for site in sites), sites, request)
 
 
 def _without(partition: Partition, absent: tuple[str, ...]) -> Partition:

@@ -9,4 +9,4 @@ def round_view(task: Task, store: RecordStore, server_round: int) -> RoundView:
     """The global model after the round, and the metrics that the server tells of it."""
     manifest = store.manifest(server_round)
     metrics = {name: manifest.aggregated(name) for name in ("loss", "accuracy")}
-    return RoundView(server_round, task.architecture, store.global_state(server_round), metrics)
+    return RoundView(server_round, task.network, store.global_state(server_round), metrics)

@@ -13,17 +13,15 @@ from fluoroscope.types import State
 HOME = "home"
 
 
-def save_local_state(context: Context, state: State, sent: Iterable[str]) -> None:
-    """Remember what of `state` was not sent."""
-    left = set(sent)
-    context.state[HOME] = to_arrays({name: value for name, value in state.items() if name not in left})
+def save_local_state(context: Context, kept: State) -> None:
+    """Remember what was not sent."""
+    context.state[HOME] = to_arrays(kept)
 
 
-def merge_local_state(context: Context, received: State) -> dict[str, Tensor]:
-    """The received model with the client's own part put in."""
+def local_state(context: Context) -> dict[str, Tensor]:
+    """What the client kept in its last round."""
     kept = context.state.array_records.get(HOME)
-    own = {} if kept is None else to_state(kept)
-    return {name: own[name].to(value) if name in own else value for name, value in received.items()}
+    return {} if kept is None else to_state(kept)
 
 
 class FillWithheld(Wrapper):

@@ -1,4 +1,4 @@
-"""One architecture a file, each registered by name when this package is imported."""
+"""One architecture per file, each registered by name when this package is imported."""
 
 from fluoroscope.models import (  # noqa: F401  (imported for their registration)
     efficientnet_lite0,
@@ -9,6 +9,7 @@ from fluoroscope.models import (  # noqa: F401  (imported for their registration
     small_cnn,
     vit,
 )
-from fluoroscope.models.registry import MODELS, Builder, build
+from fluoroscope.models.architecture import MODELS, Architecture, Builder
+from fluoroscope.models.imported import ImportedNetwork
 
-__all__ = ["MODELS", "Builder", "build"]
+__all__ = ["MODELS", "Architecture", "Builder", "ImportedNetwork"]

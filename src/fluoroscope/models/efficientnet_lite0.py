@@ -16,10 +16,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fluoroscope.errors import BadInput
+from fluoroscope.models.architecture import MODELS, Architecture
 from fluoroscope.models.limits import check_limits
-from fluoroscope.models.registry import MODELS
 from fluoroscope.models.weights import started
-from fluoroscope.types import Architecture
 
 RANDOM = "random"
 FEATURES = 1280

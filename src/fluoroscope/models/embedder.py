@@ -11,9 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fluoroscope.errors import BadInput, Misconfigured
+from fluoroscope.models.architecture import Architecture
 from fluoroscope.models.efficientnet_lite0 import EfficientNetLite0
-from fluoroscope.models.registry import build
-from fluoroscope.types import Architecture
 
 
 @dataclass(frozen=True)
@@ -32,7 +31,7 @@ class ImageNetEmbedder:
     def __post_init__(self) -> None:
         if self.images_at_once < 1:
             raise Misconfigured(f"images_at_once must be at least 1, not {self.images_at_once}.")
-        network = build(Architecture("efficientnet-lite0", channels=3, classes=1000, size=self.size))
+        network = Architecture("efficientnet-lite0", channels=3, classes=1000, size=self.size).build()
         assert isinstance(network, EfficientNetLite0)
         # Set once, past the frozen dataclass: a network is not a setting.
         object.__setattr__(self, "_network", network.eval().requires_grad_(False).to(self.device))

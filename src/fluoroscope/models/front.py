@@ -1,11 +1,58 @@
 """What P2's malicious server puts before the agreed network: flatten, dense, ReLU, dense, back to an image."""
 
 from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Literal
 
 from torch import Tensor, nn
 
 from fluoroscope.errors import Misconfigured
-from fluoroscope.types import Architecture, Front
+from fluoroscope.rng import derive, seeded_globals
+from fluoroscope.types import Network
+from fluoroscope.types.network import Shape
+
+
+@dataclass(frozen=True)
+class Front:
+    """Dense layers that a server puts before the agreed network: pixels, neurons, pixels (P2 fig. 2)."""
+
+    neurons: int
+    activation: Literal["relu", "hardtanh"] = "relu"
+    """hardtanh is Robbing the Fed's sparse variant: a neuron passes gradient for its own bin only."""
+    ceiling: float = 1.0
+    """Of the hard tanh."""
+    gate: bool = False
+    """The neurons meet in one more rectified unit, from which the image is made: P2's identical columns, as one."""
+
+    def __post_init__(self) -> None:
+        if self.neurons < 1:
+            raise Misconfigured(f"a front needs at least 1 neuron, not {self.neurons}.")
+
+
+class FrontedNetwork(Network):
+    """What a malicious server sends: a front, then the agreed network. State names gain `front.` and `network.`."""
+
+    def __init__(self, agreed: Network, front: Front) -> None:
+        self.name = agreed.name
+        self.agreed, self.front = agreed, front
+
+    @property
+    def input_shape(self) -> Shape:
+        return self.agreed.input_shape
+
+    @property
+    def outputs(self) -> int:
+        return self.agreed.outputs
+
+    @property
+    def key(self) -> str:
+        return f"{self.agreed.key} behind {self.front}"
+
+    def build(self, seed: int = 0) -> nn.Module:
+        network = self.agreed.build(seed)
+        with seeded_globals(derive(seed, "initial weights", "front")):
+            front = DenseFront(self.input_shape, self.front)
+        return nn.Sequential(OrderedDict(front=front, network=network))
 
 
 class DenseFront(nn.Module):
@@ -27,11 +74,3 @@ class DenseFront(nn.Module):
         hidden = self.gate(self.activation(self.first(images.flatten(1))))
         made: Tensor = self.second(hidden).view_as(images)
         return made
-
-
-def behind_front(architecture: Architecture, front: Front, network: nn.Module) -> nn.Module:
-    """The agreed network behind the added layers; state names gain `front.` and `network.`."""
-    if front.neurons < 1:
-        raise Misconfigured(f"a front needs at least 1 neuron, not {front.neurons}.")
-    shape = (architecture.channels, architecture.size, architecture.size)
-    return nn.Sequential(OrderedDict(front=DenseFront(shape, front), network=network))

@@ -2,16 +2,15 @@
 
 from torch import Tensor, nn
 
+from fluoroscope.models.architecture import MODELS, Architecture
 from fluoroscope.models.limits import check_limits
-from fluoroscope.models.registry import MODELS
 from fluoroscope.models.weights import started
-from fluoroscope.types import Architecture
 
 
 class P3Cnn(nn.Module):
     """P3 section 7: convolutions of 32, 64 and 128 channels, dense layers of 64 and 32, dropout .1."""
 
-    def __init__(self, channels: int, classes: int, size: int) -> None:
+    def __init__(self, channels: int, classes: int, height: int, width: int) -> None:
         super().__init__()
         self.body = nn.Sequential(
             nn.Conv2d(channels, 32, kernel_size=3),  # no padding: Keras's default is "valid"
@@ -23,9 +22,9 @@ class P3Cnn(nn.Module):
             nn.Conv2d(64, 128, kernel_size=3),
             nn.ReLU(),
         )
-        side = ((size - 2) // 2 - 2) // 2 - 2  # 128 -> 63 -> 30 -> 28
+        rows, columns = (((side - 2) // 2 - 2) // 2 - 2 for side in (height, width))  # 128 -> 63 -> 30 -> 28
         self.dense = nn.Sequential(
-            nn.Linear(128 * side * side, 64),
+            nn.Linear(128 * rows * columns, 64),
             nn.ReLU(),
             nn.Dropout(0.1),
             nn.Linear(64, 32),
@@ -48,5 +47,5 @@ class P3Cnn(nn.Module):
 def p3_cnn(architecture: Architecture) -> nn.Module:
     """P3's CNN: 6.5 M parameters for 128x128 grey and 4 classes, nearly all in the first dense layer."""
     check_limits(architecture)
-    module = P3Cnn(architecture.channels, architecture.classes, architecture.size)
+    module = P3Cnn(architecture.channels, architecture.classes, architecture.height, architecture.width)
     return started(module, architecture.weights, stem="body.0.weight", head="fc")

@@ -10,9 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from fluoroscope.errors import FluoroscopeError
-from fluoroscope.models.registry import MODELS, build
+from fluoroscope.models.architecture import MODELS, Architecture
+from fluoroscope.models.front import Front, FrontedNetwork
 from fluoroscope.models.weights import read_state
-from fluoroscope.types import Architecture, Front, State
+from fluoroscope.types import Network, State
 
 WRAPPERS = ("module.", "_module.", "model.", "network.", "net.", "_orig_mod.")
 """What DataParallel, Opacus, compile and people put before every name."""
@@ -38,9 +39,9 @@ def recognised(state: State) -> Recognised:
     """The registered network, perhaps behind a front, that these arrays fill; or the arrays alone."""
     bare = unwrapped(state)
     shapes = {name: value.shape for name, value in bare.items() if not name.endswith(COUNTER)}
-    for architecture in _candidates(bare):
-        if _shapes(architecture) == shapes:
-            return _filled(architecture, bare)
+    for network in _candidates(bare):
+        if _shapes(network) == shapes:
+            return _filled(network, bare)
     return Recognised(bare)
 
 
@@ -60,10 +61,10 @@ def agreed_model(reference: str, known: Recognised) -> nn.Module | State:
         return found.network or found.state
     MODELS.get(reference)  # an unknown name is said before anything is compared
     inner = {n.removeprefix("network."): v for n, v in known.state.items() if n.startswith("network.")} or known.state
-    return build(_fitting(reference, inner) or _like(reference, inner, known.size or SMALLEST))
+    return (_fitting(reference, inner) or _like(reference, inner, known.size or SMALLEST)).build()
 
 
-def _candidates(state: State) -> Iterator[Architecture]:
+def _candidates(state: State) -> Iterator[Network]:
     for name in MODELS:
         if (found := _fitting(name, state)) is not None:
             yield found
@@ -75,7 +76,7 @@ def _candidates(state: State) -> Iterator[Architecture]:
         if (found := _fitting(name, inner)) is not None:
             side = math.isqrt(first.shape[1] // found.channels)
             for gate in (False, True):  # the file does not say which rectifier; units start to fire at 0 with either
-                yield replace(found, front=Front(len(first), gate=gate), size=side)
+                yield FrontedNetwork(replace(found, size=side), Front(len(first), gate=gate))
 
 
 def _fitting(name: str, state: State) -> Architecture | None:
@@ -107,16 +108,17 @@ def _values(shapes: Mapping[str, torch.Size]) -> int:
 
 
 @lru_cache(maxsize=512)
-def _shapes(architecture: Architecture) -> dict[str, torch.Size] | None:
+def _shapes(network: Network) -> dict[str, torch.Size] | None:
     try:
         with torch.device("meta"):  # shapes only: nothing is drawn or stored
-            made = build(architecture).state_dict()
+            made = network.build().state_dict()
     except (FluoroscopeError, RuntimeError):
         return None
     return {name: value.shape for name, value in made.items() if not name.endswith(COUNTER)}
 
 
-def _filled(architecture: Architecture, state: State) -> Recognised:
-    network = build(architecture)
-    network.load_state_dict(dict(state), strict=False)
-    return Recognised(state, architecture.name, network, architecture.channels, architecture.size)
+def _filled(network: Network, state: State) -> Recognised:
+    module = network.build()
+    module.load_state_dict(dict(state), strict=False)
+    channels, height, _ = network.input_shape
+    return Recognised(state, network.name, module, channels, height)

@@ -12,11 +12,10 @@ from functools import partial
 
 from torch import Tensor, nn
 
+from fluoroscope.models.architecture import MODELS, Architecture
 from fluoroscope.models.limits import check_limits
-from fluoroscope.models.registry import MODELS
 from fluoroscope.models.residual import Layer, stage
 from fluoroscope.models.weights import started
-from fluoroscope.types import Architecture
 
 
 class ResNet18(nn.Module):

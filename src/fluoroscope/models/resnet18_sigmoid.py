@@ -7,17 +7,16 @@ After DLG's code, as P4's authors changed it in the project that became the pape
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from fluoroscope.models.architecture import MODELS, Architecture
 from fluoroscope.models.limits import check_limits
-from fluoroscope.models.registry import MODELS
 from fluoroscope.models.residual import stage
 from fluoroscope.models.weights import started
-from fluoroscope.types import Architecture
 
 
 class SigmoidResNet18(nn.Module):
     """64-128-256-512 channels at full resolution, average pool 4, one dense layer on what is left."""
 
-    def __init__(self, channels: int, classes: int, size: int) -> None:
+    def __init__(self, channels: int, classes: int, height: int, width: int) -> None:
         super().__init__()
         self.conv1 = nn.Conv2d(channels, 64, kernel_size=3, padding=1, bias=False)
         self.bn1 = nn.BatchNorm2d(64)
@@ -26,7 +25,7 @@ class SigmoidResNet18(nn.Module):
         self.layer2 = stage(64, 128, 1, nn.BatchNorm2d, nn.Sigmoid)
         self.layer3 = stage(128, 256, 1, nn.BatchNorm2d, nn.Sigmoid)
         self.layer4 = stage(256, 512, 1, nn.BatchNorm2d, nn.Sigmoid)
-        self.fc = nn.Linear(512 * (size // 4) ** 2, classes)
+        self.fc = nn.Linear(512 * (height // 4) * (width // 4), classes)
         # That code draws every weight and bias from U(-.5, .5), BatchNorm's scale and shift included, and passes over
         # the biases that the convolutions lack (at which DLG's own function stops with an error).
         for parameter in self.parameters():
@@ -43,5 +42,5 @@ class SigmoidResNet18(nn.Module):
 def resnet18_sigmoid(architecture: Architecture) -> nn.Module:
     """P4's ResNet-18: about 14.5 M parameters for 32x32 RGB and 100 classes."""
     check_limits(architecture)
-    module = SigmoidResNet18(architecture.channels, architecture.classes, architecture.size)
+    module = SigmoidResNet18(architecture.channels, architecture.classes, architecture.height, architecture.width)
     return started(module, architecture.weights, stem="conv1.weight", head="fc")

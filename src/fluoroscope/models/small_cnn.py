@@ -2,10 +2,9 @@
 
 from torch import Tensor, nn
 
+from fluoroscope.models.architecture import MODELS, Architecture
 from fluoroscope.models.limits import check_limits
-from fluoroscope.models.registry import MODELS
 from fluoroscope.models.weights import started
-from fluoroscope.types import Architecture
 
 
 def _convolution(inputs: int, outputs: int) -> list[nn.Module]:

@@ -8,10 +8,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from fluoroscope.models.architecture import MODELS, Architecture
 from fluoroscope.models.limits import check_limits
-from fluoroscope.models.registry import MODELS
 from fluoroscope.models.weights import started
-from fluoroscope.types import Architecture
 
 GRID = 8  # patches along a side, so that the cost hardly depends on the size of the image
 
@@ -54,10 +53,13 @@ class Block(nn.Module):
 class VisionTransformer(nn.Module):
     """8x8 patches, the mean of the tokens for a class token."""
 
-    def __init__(self, channels: int, classes: int, size: int, dim: int = 192, depth: int = 6, heads: int = 3) -> None:
+    def __init__(
+        self, channels: int, classes: int, height: int, width: int, dim: int = 192, depth: int = 6, heads: int = 3
+    ) -> None:
         super().__init__()
-        patch = -(-size // GRID)
-        self.padding = GRID * patch - size  # an odd size is framed in zeros up to whole patches
+        patch = (-(-height // GRID), -(-width // GRID))
+        # An odd size is framed in zeros up to whole patches.
+        self.padding = _around(GRID * patch[1] - width) + _around(GRID * patch[0] - height)
         self.patches = nn.Conv2d(channels, dim, kernel_size=patch, stride=patch)
         self.positions = nn.Embedding(GRID * GRID, dim)
         self.blocks = nn.Sequential(*(Block(dim, heads) for _ in range(depth)))
@@ -70,17 +72,20 @@ class VisionTransformer(nn.Module):
         nn.init.trunc_normal_(self.positions.weight, std=0.02)
 
     def forward(self, images: Tensor) -> Tensor:
-        before, after = self.padding // 2, self.padding - self.padding // 2
-        tokens = self.patches(F.pad(images, (before, after, before, after))).flatten(2).transpose(1, 2)
+        tokens = self.patches(F.pad(images, self.padding)).flatten(2).transpose(1, 2)
         places = torch.arange(GRID * GRID, device=images.device).expand(len(images), -1)
         x = self.norm(self.blocks(tokens + self.positions(places)))
         logits: Tensor = self.fc(x.mean(dim=1))
         return logits
 
 
+def _around(padding: int) -> tuple[int, int]:
+    return padding // 2, padding - padding // 2
+
+
 @MODELS.register("vit-small")
 def vit_small(architecture: Architecture) -> nn.Module:
     """Depth 6, width 192, 3 heads: about 2.7 M parameters."""
     check_limits(architecture)
-    module = VisionTransformer(architecture.channels, architecture.classes, architecture.size)
+    module = VisionTransformer(architecture.channels, architecture.classes, architecture.height, architecture.width)
     return started(module, architecture.weights, stem="patches.weight", head="fc")

@@ -12,13 +12,11 @@ from fluoroscope.attacks.imprint import Crafted, MediLeak, Recovered
 from fluoroscope.attacks.imprint.craft import FIRST
 from fluoroscope.errors import Misconfigured
 from fluoroscope.federation.guard import Mod
-from fluoroscope.federation.local_training import local_training
 from fluoroscope.federation.secure_aggregation import Participant, SecAgg, Sent, secure_round
-from fluoroscope.models import build
 from fluoroscope.rng import generator
 from fluoroscope.scores.recovery import Recovery, recovery
 from fluoroscope.threat_models import THREATS, observe
-from fluoroscope.types import Architecture, ImageSet, LocalTraining, PrivateBatch, State, UpdateRecord
+from fluoroscope.types import ImageSet, LocalTraining, Network, PrivateBatch, State, UpdateRecord
 
 Decoder = Callable[[Crafted, State], Recovered]
 Aggregation = Literal["secagg+", "plain sum"]
@@ -89,7 +87,7 @@ class RecoveryResult:
 
 
 def malicious_round(
-    agreed: Architecture,
+    agreed: Network,
     state: State | None,
     participants: Sequence[Participant],
     victim: int,
@@ -109,17 +107,17 @@ def malicious_round(
     began = time.perf_counter()
     if aggregation == "secagg+":
         sent = [
-            Sent(crafted.architecture, crafted.victim if i == victim else crafted.others)
-            for i in range(len(participants))
+            Sent(crafted.network, crafted.victim if i == victim else crafted.others) for i in range(len(participants))
         ]
         after = secure_round(participants, sent, server_round, seed, settings, mods).mean
     else:
-        after = _own_state(crafted, target, seed, server_round)
+        # To the crafted layer's sum the others add exactly nothing, and are not trained.
+        after = target.round(crafted.network, crafted.victim, server_round, seed).sent
     summed = time.perf_counter()
     names = (f"{FIRST}.weight", f"{FIRST}.bias")
     before, after = ({name: state[name] for name in names} for state in (crafted.victim, after))
     cohort = tuple(each.name for each in participants)
-    record = UpdateRecord(server_round, cohort, crafted.architecture, target.training, before, after)
+    record = UpdateRecord(server_round, cohort, crafted.network, target.training, before, after)
     seen = observe(record, THREATS.get("malicious-server"))
     assert seen.update is not None
     found = decoder(crafted, seen.update)
@@ -134,12 +132,6 @@ def scored(target: Participant, found: Recovered, round_seconds: float, seconds:
     right[score.reconstruction[score.recovered]] = True
     sure = int((~right & (found.confidence > SURE)).sum())
     return RecoveryResult(target.name, found, score, int((~right).sum()), sure, round_seconds, seconds)
-
-
-def _own_state(crafted: Crafted, target: Participant, seed: int, server_round: int) -> dict[str, Tensor]:
-    """After a plain sum of the updates: to the crafted layer's the others add exactly nothing, and are not trained."""
-    rng = generator(seed, "client", target.name, "round", server_round)
-    return local_training(build(crafted.architecture), crafted.victim, target.batch, target.training, rng).state
 
 
 def participants_of(clients: Sequence[PrivateBatch], training: Callable[[int], LocalTraining]) -> list[Participant]:

@@ -74,7 +74,7 @@ def participants(task: Task) -> list[Participant]:
     for number, split in enumerate(task.clients):
         images = len(split.train)
         training = task.training(images, split.batch_size or settings.batch_size, settings.epochs, settings.lr)
-        found.append(Participant(split.name, task.train_batch(number), training))
+        found.append(Participant(split.name, task.train_batch(number), training, task.defence))
     return found
 
 
@@ -100,7 +100,7 @@ def run_malicious_rounds(
         attack = MediLeak(server.neurons or 2 * len(target.batch), steady=server.steady)
         try:
             recoveries = malicious_round(
-                task.architecture,
+                task.network,
                 task.initial_state,
                 everyone,
                 victim,

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +10,14 @@ from torch import Tensor
 
 from fluoroscope.attacks import Attack
 from fluoroscope.attacks.common.checkpoint import Checkpoint
-from fluoroscope.attacks.gradient_inversion.attack import Inversion
-from fluoroscope.attacks.gradient_inversion.label_handling import Known
 from fluoroscope.errors import BadInput, FluoroscopeError, Unsupported
 from fluoroscope.federation.plan import parse_plan
 from fluoroscope.federation.store import RecordStore
 from fluoroscope.federation.task import Task, load_task
 from fluoroscope.rng import generator
+from fluoroscope.scenarios.curious_server import THREAT, seen_by, to_device, with_known_labels
 from fluoroscope.scores.reconstruction import ImageScore, score
-from fluoroscope.threat_models import THREATS, observe
+from fluoroscope.threat_models import THREATS
 from fluoroscope.threat_models.needs import missing
 from fluoroscope.types import Capability, Observation, PrivateBatch, Reconstruction, UpdateRecord
 
@@ -98,7 +97,7 @@ def gather(folder: Path, server_round: int | None, client: str | None) -> Eviden
         return Evidence(record, None, None, f"the images of the plan cannot be loaded: {problem}")
     if task.digest != header.data:
         return Evidence(record, None, None, f"{task.images.name} no longer holds the images of this run.")
-    prior = _prior(task)
+    prior = task.public_mean
     why_not = "" if prior is not None else "the partition has no auxiliary images: set partition.auxiliary in the plan."
     return Evidence(record, _truth(task, client), prior, why_not)
 
@@ -115,17 +114,15 @@ def attack_record(
 ) -> Attacked:
     """Run the attack on what a curious server sees of the record, and score its guess."""
     granted = set(granted)
-    knowledge = THREATS.get("curious-server").granted(*granted)
+    knowledge = THREATS.get(THREAT).granted(*granted)
     labels = None
     if Capability.LABELS in granted:
         if evidence.truth is None:
             raise Unsupported(f"the true labels cannot be granted: {evidence.why_not}")
-        labels = evidence.truth.labels
-        if isinstance(attack, Inversion):  # told the labels, an attack neither guesses nor optimises them
-            attack = replace(attack, labels=Known())
+        labels, attack = evidence.truth.labels, with_known_labels(attack)
     if evidence.prior is None and Capability.PRIOR in attack.needs:
         raise Unsupported(f"{name} starts from a public prior, but {evidence.why_not}")
-    seen = _to(observe(evidence.record, knowledge, evidence.prior, labels), device)
+    seen = to_device(seen_by(evidence.record, knowledge, evidence.prior, labels), device)
     began = time.perf_counter()
     (guess,) = attack.run([seen], generator(seed, "attack"), on_iteration, Checkpoint(checkpoint, every_seconds=15))
     seconds = time.perf_counter() - began
@@ -134,24 +131,6 @@ def attack_record(
     return Attacked(name, seed, evidence, seen, guess, scores, seconds)
 
 
-def _prior(task: Task) -> Tensor | None:
-    public = list(task.partition.auxiliary)
-    return task.images.batch.images[public].mean(0) if public else None
-
-
 def _truth(task: Task, client: str) -> PrivateBatch:
     names = [split.name for split in task.clients]
     return task.train_batch(names.index(client))
-
-
-def _to(observation: Observation, device: str) -> Observation:
-    if device == "cpu":
-        return observation
-    moved: dict[str, Any] = {}
-    for name in ("state_before", "update", "buffers_before", "buffers_after"):
-        state = getattr(observation, name)
-        moved[name] = None if state is None else {key: value.to(device) for key, value in state.items()}
-    for name in ("prior", "labels"):
-        tensor = getattr(observation, name)
-        moved[name] = None if tensor is None else tensor.to(device)
-    return replace(observation, **moved)

@@ -6,7 +6,7 @@ from fluoroscope.errors import Unsupported
 from fluoroscope.types import Capability, Observation
 
 _FIELDS = {
-    Capability.ARCHITECTURE: "architecture",
+    Capability.ARCHITECTURE: "network",
     Capability.TRAINING: "training",
     Capability.GLOBAL_STATE: "state_before",
     Capability.UPDATE: "update",

@@ -1,6 +1,5 @@
 """From what was recorded to what one attacker sees of it."""
 
-import torch
 from torch import Tensor
 
 from fluoroscope.errors import Misconfigured
@@ -25,12 +24,17 @@ def observe(
         knowledge=knowledge,
         round=record.round,
         cohort=record.cohort,
-        architecture=record.architecture if has(Capability.ARCHITECTURE) else None,
+        network=record.network if has(Capability.ARCHITECTURE) else None,
         training=record.training if has(Capability.TRAINING) else None,
         state_before=record.state_before if has(Capability.GLOBAL_STATE) else None,
         update=record.arrays if has(Capability.UPDATE) else None,
         buffers_before=record.buffers_before if has(Capability.GLOBAL_STATE) else None,
         buffers_after=record.buffers_after if has(Capability.BUFFERS) else None,
         public_mean=public_mean,
-        labels=None if labels is None else torch.sort(labels).values,
+        labels=None if labels is None else _sorted(labels),
     )
+
+
+def _sorted(labels: Tensor) -> Tensor:
+    rows = labels.reshape(len(labels), -1).tolist()
+    return labels[sorted(range(len(labels)), key=lambda i: rows[i])]

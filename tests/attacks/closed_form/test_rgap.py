@@ -29,7 +29,7 @@ def gradients(model, images, labels):
 
 def lenet(channels=1, classes=10, size=32, seed=0):
     torch.manual_seed(seed)
-    return LeNet5(channels, classes, size)
+    return LeNet5(channels, classes, size, size)
 
 
 def ssim(a, b):

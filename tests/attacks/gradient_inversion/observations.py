@@ -3,9 +3,9 @@
 import torch
 
 from fluoroscope.federation.local_training import local_training
-from fluoroscope.models import build
+from fluoroscope.models import Architecture
 from fluoroscope.threat_models import THREATS, observe
-from fluoroscope.types import Architecture, Knowledge, LocalTraining, Observation, PrivateBatch, Sgd, UpdateRecord
+from fluoroscope.types import Knowledge, LocalTraining, Observation, PrivateBatch, Sgd, UpdateRecord
 
 
 def victim(n: int = 1, size: int = 28, seed: int = 0, classes: int = 2) -> PrivateBatch:
@@ -25,7 +25,7 @@ def seen(
     """One step of SGD on the whole batch, from the weights of this seed."""
     architecture = Architecture(model, batch.images.shape[1], classes, batch.images.shape[-1])
     network, training = (
-        build(architecture, weights),
+        architecture.build(weights),
         LocalTraining(Sgd(0.1), len(batch), len(batch), batchnorm=batchnorm),
     )
     before = {name: value.detach().clone() for name, value in network.state_dict().items()}

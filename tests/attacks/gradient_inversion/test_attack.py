@@ -10,6 +10,7 @@ from fluoroscope.attacks.common.engine import Budget
 from fluoroscope.attacks.common.initialisation import Given, Normal, TransformedGaussian, Uniform
 from fluoroscope.attacks.common.lbfgs import BatchedLbfgs
 from fluoroscope.attacks.common.optimisers import Adam, Schedule
+from fluoroscope.attacks.common.setup import Setup
 from fluoroscope.attacks.gradient_inversion.attack import Inversion
 from fluoroscope.attacks.gradient_inversion.distances import SquaredL2
 from fluoroscope.attacks.gradient_inversion.label_handling import Chosen, Inferred, Known, Optimised
@@ -127,24 +128,23 @@ def test_what_cannot_be_is_refused(observations):
 
 def test_labels_of_p4_start_as_its_images_do(observations):
     for start in (TransformedGaussian(), Uniform()):
-        logits = Optimised(start)(observations[0], [], 10, rng())
+        logits = Optimised(start)(Setup.of(observations[0]), rng())
         assert (float(logits.min()), float(logits.max())) == (0, 1)
-    plain = Optimised()(observations[0], [], 10, rng())
+    plain = Optimised()(Setup.of(observations[0]), rng())
     assert 0 < plain.min() < plain.max() < 1
-    assert Optimised(Normal())(observations[0], [], 10, rng()).min() < 0
+    assert Optimised(Normal())(Setup.of(observations[0]), rng()).min() < 0
 
 
 def test_labels_that_are_read_chosen_or_known(observations, batches):
-    order = list(observations[0].update)
     for observation, batch in zip(observations, batches, strict=True):
-        assert Inferred()(observation, order, 10, rng()).argmax(1).tolist() == batch.labels.tolist()
+        assert Inferred()(Setup.of(observation), rng()).argmax(1).tolist() == batch.labels.tolist()
     four = replace(observations[0], training=replace(observations[0].training, images=4, batch_size=4))
-    assert Chosen()(four, order, 3, rng()).argmax(1).tolist() == [0, 1, 2, 0]
+    assert Chosen()(Setup.of(four), rng()).argmax(1).tolist() == [0, 1, 2, 3]
     told = replace(observations[0], labels=torch.tensor([7]))
-    assert Known()(told, order, 10, rng()).argmax(1).tolist() == [7]
+    assert Known()(Setup.of(told), rng()).argmax(1).tolist() == [7]
     by_adam = replace(observations[0], training=LocalTraining(ClientAdam(), 1, 1))
     with pytest.raises(Unsupported, match="update by Adam"):
-        Inferred()(by_adam, order, 10, rng())
+        Inferred()(Setup.of(by_adam), rng())
 
 
 def test_labels_that_are_not_optimised_stay():

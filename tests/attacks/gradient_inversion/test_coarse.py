@@ -18,7 +18,7 @@ def rng(seed: int = 0) -> torch.Generator:
 
 def test_the_gradient_is_the_derivative():
     base = torch.full((2, 1, 28, 28), 0.5, dtype=torch.float64)
-    client = OnAGrid(in_double(OneStep(seen(victim(2), "small-cnn"), STATISTICS)), base, 7, BOX)
+    client = OnAGrid(in_double(OneStep(seen(victim(2), "small-cnn"), STATISTICS)), base, 4, BOX)
     assert client.shape == (2, 1, 7, 7)
     grid = 0.3 * torch.randn(client.shape, generator=rng(1), dtype=torch.float64)
     towards, logits = torch.randn(client.shape, generator=rng(2), dtype=torch.float64), torch.zeros(2, 2)

@@ -18,16 +18,17 @@ from fluoroscope.attacks.gradient_inversion.pullback import (
 from fluoroscope.attacks.gradient_inversion.pullback.autograd import AutogradTape
 from fluoroscope.attacks.gradient_inversion.pullback.tangent import TangentTape
 from fluoroscope.errors import Unsupported
-from fluoroscope.federation.local_training import client_mode, train_on
-from fluoroscope.models import build
-from fluoroscope.types import Architecture, LocalTraining, Sgd
+from fluoroscope.federation.local_training import train_on
+from fluoroscope.models import Architecture
+from fluoroscope.models.modes import client_mode
+from fluoroscope.types import CrossEntropy, LocalTraining, Sgd
 
 CLASSES = 3
 
 
 def network(name, size, batchnorm="train", channels=1):
     weights = "random" if name == "efficientnet-lite0" else None
-    model = build(Architecture(name, channels, CLASSES, size, weights), seed=1)
+    model = Architecture(name, channels, CLASSES, size, weights).build(seed=1)
     for module in model.modules():
         if isinstance(module, nn.Dropout):
             module.p = 0.0
@@ -288,7 +289,7 @@ def test_an_operation_without_a_rule_falls_back():
     state, (images, labels) = state_of(model), batch(2, 8)
     with pytest.raises(Unsupported, match=r"no tangent rule.*AutogradPullback"):
         TangentPullback(model).forward(state, images, labels)
-    chosen, autograd = pullback_for(model), AutogradPullback(model)
+    chosen, autograd = pullback_for(model, CrossEntropy()), AutogradPullback(model)
     tape, slow = chosen.forward(state, images, labels), autograd.forward(state, images, labels)
     assert isinstance(tape, AutogradTape)
     r, s = cotangents(slow)
@@ -299,7 +300,7 @@ def test_an_operation_without_a_rule_falls_back():
 
 def test_the_fast_one_is_chosen_where_it_can_be():
     model = network("lenet5", 32)
-    assert isinstance(pullback_for(model).forward(state_of(model), *batch(1, 32)), TangentTape)
+    assert isinstance(pullback_for(model, CrossEntropy()).forward(state_of(model), *batch(1, 32)), TangentTape)
 
 
 def test_random_dropout_has_no_tangent():
@@ -311,4 +312,4 @@ def test_random_dropout_has_no_tangent():
 def test_one_value_a_channel_is_refused_with_the_remedy():
     model = network("resnet18", 32)
     with pytest.raises(Unsupported, match="resnet18-gn"):
-        pullback_for(model).forward(state_of(model), *batch(1, 32))
+        pullback_for(model, CrossEntropy()).forward(state_of(model), *batch(1, 32))

@@ -30,7 +30,7 @@ def test_the_truth_is_better_than_a_flat_image(withheld):
     observation = seen(private, "resnet18")
     observation = replace(observation, buffers_after=None) if withheld else observation
     client = client_for(observation, attack.bare if withheld else attack.objective)
-    logits = 50.0 * torch.nn.functional.one_hot(private.labels, client.classes).float()
+    logits = 50.0 * torch.nn.functional.one_hot(private.labels, client.setup.outputs).float()
     truth = client.evaluate(private.images, logits)[0]
     flat = client.evaluate(torch.full_like(private.images, float(private.images.mean())), logits)[0]
     assert truth < flat

@@ -7,7 +7,6 @@ import torch
 
 from fluoroscope.attacks.imprint import Brightness, MediLeak, SmoothProjections
 from fluoroscope.attacks.imprint.bin_sums import bin_sums
-from fluoroscope.models import build
 
 from .victims import FIRST, LR, crafted, phantoms, places, update_of
 
@@ -29,7 +28,7 @@ def example(front="gated", features=None):
 
 def coefficients(sent, batch):
     """Of each image, -lr dL/da: by autograd, for a neuron that fires."""
-    network = build(sent.architecture).train()
+    network = sent.network.build().train()
     network.load_state_dict(sent.victim)
     front = network.front
     fired = front.activation(front.first(batch.images.flatten(1))).detach().requires_grad_()

@@ -5,8 +5,9 @@ import torch
 
 from fluoroscope.attacks.imprint import Brightness, MediLeak, SmoothProjections
 from fluoroscope.errors import Unsupported
-from fluoroscope.models import MODELS, build
-from fluoroscope.types import Adam, Architecture, Front, LocalTraining
+from fluoroscope.models import MODELS, Architecture
+from fluoroscope.models.front import Front, FrontedNetwork
+from fluoroscope.types import Adam, LocalTraining
 
 from .victims import FIRST, crafted, one_step, phantoms, places, rng, update_of
 
@@ -21,7 +22,7 @@ each_leak = pytest.mark.parametrize("leak", LEAKS, ids=lambda leak: f"{leak.feat
 
 
 def front_of(sent, state):
-    network = build(sent.architecture)
+    network = sent.network.build()
     network.load_state_dict(state)
     return network.front.eval()
 
@@ -68,7 +69,7 @@ def test_only_the_first_layer_s_bias_tells_the_victim_from_the_others(leak):
     different = [name for name in sent.victim if not torch.equal(sent.victim[name], sent.others[name])]
     assert different == ["front.first.bias"]
     assert list(sent.victim) == list(sent.others)
-    assert {name: value.shape for name, value in build(sent.architecture).state_dict().items()} == {
+    assert {name: value.shape for name, value in sent.network.build().state_dict().items()} == {
         name: value.shape for name, value in sent.victim.items()
     }
     assert all(value.dtype == torch.float32 and value.isfinite().all() for value in sent.victim.values())
@@ -119,7 +120,7 @@ def test_before_every_network_the_front_is_given_a_gradient(name):
 
 def test_a_given_state_is_what_the_front_stands_before():
     agreed = Architecture("lenet5", 1, 2, 28)
-    own, state = phantoms(400, 99), build(agreed, seed=7).state_dict()
+    own, state = phantoms(400, 99), agreed.build(seed=7).state_dict()
     before = {name: value.clone() for name, value in state.items()}
     sent = MediLeak(40).craft(agreed, one_step(20), own.images, own.labels, rng(), state)
     assert all(torch.equal(state[name], before[name]) for name in state), "nothing changes its input"
@@ -142,7 +143,7 @@ def test_adam_is_refused():
 
 
 def test_an_agreed_network_with_a_front_is_refused():
-    own, agreed = phantoms(400, 99), Architecture("lenet5", 1, 2, 28, front=Front(8))
+    own, agreed = phantoms(400, 99), FrontedNetwork(Architecture("lenet5", 1, 2, 28), Front(8))
     with pytest.raises(Unsupported, match="has a front already"):
         MediLeak(40).craft(agreed, one_step(20), own.images, own.labels, rng())
 

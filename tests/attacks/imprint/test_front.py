@@ -2,12 +2,10 @@
 
 import pytest
 import torch
-from torch import nn
 
 from fluoroscope.errors import Misconfigured
-from fluoroscope.models import build
-from fluoroscope.models.front import DenseFront, behind_front
-from fluoroscope.types import Architecture, Front
+from fluoroscope.models import Architecture
+from fluoroscope.models.front import DenseFront, Front, FrontedNetwork
 
 SHAPES = [(1, 28), (3, 32)]
 
@@ -19,7 +17,7 @@ def images_of(channels, size, n=3):
 @pytest.mark.parametrize(("channels", "size"), SHAPES)
 @pytest.mark.parametrize("front", [Front(5), Front(5, "hardtanh", 0.5), Front(5, gate=True)], ids=str)
 def test_images_in_images_out_and_one_logit_a_class(channels, size, front):
-    network = build(Architecture("lenet5", channels, 4, size, front=front))
+    network = FrontedNetwork(Architecture("lenet5", channels, 4, size), front).build()
     images = images_of(channels, size)
     assert network.training
     assert network.front(images).shape == images.shape
@@ -29,7 +27,8 @@ def test_images_in_images_out_and_one_logit_a_class(channels, size, front):
 def test_state_names_and_shapes_without_a_gate():
     agreed = Architecture("lenet5", 1, 2, 28)
     shapes = {
-        name: tuple(v.shape) for name, v in build(Architecture("lenet5", 1, 2, 28, front=Front(5))).state_dict().items()
+        name: tuple(v.shape)
+        for name, v in FrontedNetwork(Architecture("lenet5", 1, 2, 28), Front(5)).build().state_dict().items()
     }
     added = {
         "front.first.weight": (5, 784),
@@ -37,7 +36,7 @@ def test_state_names_and_shapes_without_a_gate():
         "front.second.weight": (784, 5),
         "front.second.bias": (784,),
     }
-    assert shapes == added | {f"network.{name}": tuple(v.shape) for name, v in build(agreed).state_dict().items()}
+    assert shapes == added | {f"network.{name}": tuple(v.shape) for name, v in agreed.build().state_dict().items()}
 
 
 def test_state_names_and_shapes_with_a_gate():
@@ -105,19 +104,14 @@ def test_a_hard_tanh_passes_gradient_between_0_and_its_ceiling_only():
 @pytest.mark.parametrize("neurons", [0, -3])
 def test_a_front_without_neurons_is_refused(neurons):
     with pytest.raises(Misconfigured, match=f"at least 1 neuron, not {neurons}"):
-        build(Architecture("lenet5", 1, 2, 28, front=Front(neurons)))
+        FrontedNetwork(Architecture("lenet5", 1, 2, 28), Front(neurons)).build()
 
 
 @pytest.mark.parametrize("front", [Front(5), Front(5, gate=True)], ids=str)
 def test_a_network_behind_a_front_is_the_front_and_then_the_network(front):
     agreed = Architecture("lenet5", 1, 2, 28)
-    plain, whole = build(agreed, seed=3), build(Architecture("lenet5", 1, 2, 28, front=front), seed=3)
+    plain, whole = agreed.build(seed=3), FrontedNetwork(Architecture("lenet5", 1, 2, 28), front).build(seed=3)
     assert all(torch.equal(value, plain.state_dict()[name]) for name, value in whole.network.state_dict().items())
     images = images_of(1, 28)
     assert torch.equal(whole(images), plain(whole.front(images)))
     assert [name for name, _ in whole.named_children()] == ["front", "network"]
-
-
-def test_the_network_behind_is_the_one_that_was_given():
-    network = nn.Flatten()
-    assert behind_front(Architecture("any", 1, 2, 28), Front(5), network).network is network

@@ -7,7 +7,6 @@ import torch
 
 from fluoroscope.attacks.imprint import MediLeak, Peeling
 from fluoroscope.federation.local_training import local_training
-from fluoroscope.models import build
 from fluoroscope.scores.recovery import recovery
 
 from .victims import FIRST, crafted, one_step, peelable, phantoms, places, rng, update_of
@@ -171,7 +170,7 @@ def test_steady_updates_leave_the_images_in_their_bins(model):
 def test_after_the_first_step_the_gate_is_shut_for_every_image(model):
     """With dropout and BatchNorm too, and for images that the first step did not see."""
     sent = crafted(MediLeak(NEURONS), 20, model)
-    network, training = build(sent.architecture), one_step(20)
+    network, training = sent.network.build(), one_step(20)
     first = local_training(network, sent.victim, phantoms(20, 3), training, rng()).state
     then = local_training(network, first, phantoms(20, 8), training, rng(1)).state
     for name in FIRST:

@@ -10,8 +10,8 @@ from fluoroscope.attacks.imprint.bins import Bins
 from fluoroscope.attacks.imprint.craft import Crafted
 from fluoroscope.data import Request, load
 from fluoroscope.federation.local_training import local_training
-from fluoroscope.models import build
-from fluoroscope.types import Architecture, LocalTraining, PrivateBatch, Sgd
+from fluoroscope.models import Architecture
+from fluoroscope.types import LocalTraining, PrivateBatch, Sgd
 
 LR = 0.01
 FIRST = ("front.first.weight", "front.first.bias")
@@ -42,7 +42,7 @@ def crafted(
 def update_of(sent: Crafted, batch: PrivateBatch, epochs: int = 1) -> dict[str, torch.Tensor]:
     """What the victim's crafted layer gained, exactly: float32 values subtract without loss in float64."""
     training = one_step(len(batch), epochs)
-    after = local_training(build(sent.architecture), sent.victim, batch, training, rng()).state
+    after = local_training(sent.network.build(), sent.victim, batch, training, rng()).state
     return {name: after[name].double() - sent.victim[name].double() for name in FIRST}
 
 

@@ -1,22 +1,11 @@
 """A network whose losses can be written down: the logits are the pixels."""
 
-import pytest
 import torch
 from torch import nn
 
-from fluoroscope.attacks.inference import losses
-from fluoroscope.types import Architecture, LabelledImages
+from fluoroscope.types import LabelledImages, Network
 
-ARCHITECTURE = Architecture("one layer", 1, 2, 2)
-
-
-def network(_architecture):
-    return nn.Sequential(nn.Flatten(), nn.Linear(4, 2, bias=False))
-
-
-@pytest.fixture
-def one_layer(monkeypatch):
-    monkeypatch.setattr(losses, "build", network)
+NETWORK = Network.of(nn.Sequential(nn.Flatten(), nn.Linear(4, 2, bias=False)), (1, 2, 2))
 
 
 def state(gain=1.0):

@@ -11,10 +11,7 @@ from fluoroscope.attacks.inference.lira import Shadows, confidence, confidences,
 from fluoroscope.attacks.inference.shadows import halves, shadow_sets
 from fluoroscope.errors import Misconfigured
 from fluoroscope.types import LabelledImages
-from tests.attacks.inference.one_layer import ARCHITECTURE, one_layer, records, state
-
-pytestmark = pytest.mark.usefixtures("one_layer")
-__all__ = ["one_layer"]
+from tests.attacks.inference.one_layer import NETWORK, records, state
 
 
 @pytest.fixture
@@ -58,7 +55,7 @@ def test_a_sure_model_is_not_rounded():
 
 
 def test_the_confidence_of_a_model():
-    found = confidences(ARCHITECTURE, state(2.0), records([[1.0, 0.0], [0.0, 3.0]], [0, 0]))
+    found = confidences(NETWORK, state(2.0), records([[1.0, 0.0], [0.0, 3.0]], [0, 0]))
     assert found.tolist() == pytest.approx([2.0, -6.0])
 
 

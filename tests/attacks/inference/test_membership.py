@@ -12,8 +12,8 @@ from fluoroscope.attacks.inference.membership import loss_scores, sent_model
 from fluoroscope.attacks.inference.shadows import client, halves, shadow_sets
 from fluoroscope.data import Request, load
 from fluoroscope.federation.local_training import local_training
-from fluoroscope.models import build
-from fluoroscope.types import Adam, Architecture, LabelledImages, LocalTraining, UpdateRecord
+from fluoroscope.models import Architecture
+from fluoroscope.types import Adam, LabelledImages, LocalTraining, UpdateRecord
 
 ARCHITECTURE = Architecture("lenet5", 1, 4, 32)
 TRAINING = LocalTraining(Adam(0.003), images=20, batch_size=5, epochs=40)
@@ -30,7 +30,7 @@ def some(batch, start, stop):
 
 @pytest.fixture(scope="module")
 def start():
-    return dict(build(ARCHITECTURE, 0).state_dict())
+    return dict(ARCHITECTURE.build(0).state_dict())
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +76,7 @@ def test_the_shadow_client_is_the_real_one(batch, start):
     """Bit for bit, with the same draws."""
     own = batch.subset(range(20))
     real = local_training(
-        build(ARCHITECTURE), start, own, replace(TRAINING, epochs=2), torch.Generator().manual_seed(7)
+        ARCHITECTURE.build(), start, own, replace(TRAINING, epochs=2), torch.Generator().manual_seed(7)
     )
     shadow = client(ARCHITECTURE, start, replace(TRAINING, epochs=2, images=99))
     played = shadow(some(batch, 0, 20), torch.Generator().manual_seed(7))

@@ -8,14 +8,11 @@ import torch
 from fluoroscope.attacks.inference.participation import Difference, difference, participation_score
 from fluoroscope.errors import Misconfigured
 from fluoroscope.types import LabelledImages, RoundView
-from tests.attacks.inference.one_layer import ARCHITECTURE, one_layer, records, state
-
-pytestmark = pytest.mark.usefixtures("one_layer")
-__all__ = ["one_layer"]
+from tests.attacks.inference.one_layer import NETWORK, records, state
 
 
 def view(aggregated, gain=1.0, number=1):
-    return RoundView(number, ARCHITECTURE, state(gain), {"loss": aggregated})
+    return RoundView(number, NETWORK, state(gain), {"loss": aggregated})
 
 
 def test_the_difference_is_p3s():

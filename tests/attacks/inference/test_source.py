@@ -7,15 +7,12 @@ import torch
 
 from fluoroscope.attacks.inference.source import client_losses, source_guess, source_posterior
 from fluoroscope.errors import Misconfigured
-from tests.attacks.inference.one_layer import ARCHITECTURE, one_layer, records, state
-
-pytestmark = pytest.mark.usefixtures("one_layer")
-__all__ = ["one_layer"]
+from tests.attacks.inference.one_layer import NETWORK, records, state
 
 
 def test_the_client_with_the_lowest_loss_is_the_source():
     """One model says what the pixels say, the other the opposite."""
-    found = client_losses(ARCHITECTURE, [state(1.0), state(-1.0)], records([[2.0, 0.0], [0.0, 2.0]], [0, 0]))
+    found = client_losses(NETWORK, [state(1.0), state(-1.0)], records([[2.0, 0.0], [0.0, 2.0]], [0, 0]))
     low, high = math.log1p(math.exp(-2)), math.log1p(math.exp(2))
     assert found.tolist() == [pytest.approx([low, high]), pytest.approx([high, low])]
     assert source_guess(found).tolist() == [0, 1]
@@ -31,4 +28,4 @@ def test_the_posterior_is_a_softmax_over_clients():
 
 def test_one_client_is_no_question():
     with pytest.raises(Misconfigured, match="two or more"):
-        client_losses(ARCHITECTURE, [state()], records([[1.0, 0.0]], [0]))
+        client_losses(NETWORK, [state()], records([[1.0, 0.0]], [0]))

@@ -12,8 +12,8 @@ from torch import nn
 
 from fluoroscope.data import Request, load
 from fluoroscope.defences.guard import digest, inspect
-from fluoroscope.models import MODELS, build
-from fluoroscope.types import Architecture, Front
+from fluoroscope.models import MODELS, Architecture
+from fluoroscope.models.front import Front, FrontedNetwork
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def checks(verdict) -> set[str]:
 
 @pytest.mark.parametrize("name", list(MODELS))
 def test_fresh_models_are_accepted(name):
-    model = build(Architecture(name, 3, 10, 32))
+    model = Architecture(name, 3, 10, 32).build()
     before = digest(model.state_dict())
     verdict = inspect(model)
     assert verdict.ran
@@ -42,7 +42,7 @@ def test_fresh_models_are_accepted(name):
 @pytest.mark.parametrize("kind", ["brightness", "several-ratio", "rtf-sparse", "dead"])
 @pytest.mark.parametrize("form", ["dense", "conv-transposed"])
 def test_fronts_are_refused_with_and_without_what_was_agreed(images, kind, form):
-    network = build(Architecture("small-cnn", 1, 2, 28))
+    network = Architecture("small-cnn", 1, 2, 28).build()
     added = front(kind, (1, 28, 28), 60, images.flatten(1), Disguise(True, True, 0.05), rng(), form)
     model = nn.Sequential(added, network)
     assert "placement" in checks(inspect(model))
@@ -52,13 +52,13 @@ def test_fronts_are_refused_with_and_without_what_was_agreed(images, kind, form)
 
 def test_an_innocent_front_is_refused_for_where_it_stands():
     """Fresh dense layers before the network do no harm yet; a later round fills them."""
-    model = build(Architecture("resnet18", 1, 2, 28, front=Front(40)))
+    model = FrontedNetwork(Architecture("resnet18", 1, 2, 28), Front(40)).build()
     assert checks(inspect(model)) == {"placement"}
 
 
 @pytest.mark.parametrize("kind", ["projection", "ratio", "several", "trap-0.95", "tuned-0.05", "minus", "minus-bias"])
 def test_crafted_weights_in_the_agreed_architecture_are_refused(images, kind):
-    agreed = build(Architecture("p3-cnn", 1, 4, 28))
+    agreed = Architecture("p3-cnn", 1, 4, 28).build()
     model = copy.deepcopy(agreed)
     with torch.no_grad():
         seen = model.body(images)
@@ -68,10 +68,10 @@ def test_crafted_weights_in_the_agreed_architecture_are_refused(images, kind):
 
 
 def test_a_passed_on_picture_and_a_fishing_head_are_refused():
-    model = build(Architecture("p3-cnn", 1, 4, 28))
+    model = Architecture("p3-cnn", 1, 4, 28).build()
     passing(model.body[0])
     assert "passing" in checks(inspect(model))
-    model = build(Architecture("resnet18", 1, 4, 28))
+    model = Architecture("resnet18", 1, 4, 28).build()
     fish(model.fc, "class", 0.0, rng())
     assert "classifier" in checks(inspect(model))
 
@@ -79,7 +79,7 @@ def test_a_passed_on_picture_and_a_fishing_head_are_refused():
 @pytest.mark.parametrize("name", ["p3-cnn", "mlp", "excited"])
 def test_adam_on_inputs_that_are_never_negative_is_honest(images, name):
     """It makes rows parallel; their biases move along with them and divide nothing."""
-    fresh = build(Architecture(name, 1, 4, 28)) if name in MODELS else strangers(1, 28, 0)[name]
+    fresh = Architecture(name, 1, 4, 28).build() if name in MODELS else strangers(1, 28, 0)[name]
     for step, model in trained(fresh, images, 4, "adam", 1e-2, seed=3):
         verdict = inspect(model, images=images)
         assert not verdict.refused, (step, verdict.summary)
@@ -91,7 +91,7 @@ def test_a_spatial_transformer_is_noted_only():
             super().__init__()
             self.look = nn.Sequential(nn.Conv2d(1, 8, 7), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten())
             self.steer = nn.Sequential(nn.Linear(8 * 11 * 11, 32), nn.ReLU(), nn.Linear(32, 6))
-            self.network = build(Architecture("small-cnn", 1, 2, 28))
+            self.network = Architecture("small-cnn", 1, 2, 28).build()
 
         def forward(self, x):
             theta = self.steer(self.look(x)).view(-1, 2, 3)

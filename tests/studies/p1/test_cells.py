@@ -10,6 +10,7 @@ from fluoroscope.attacks.gradient_inversion.attack import Inversion
 from fluoroscope.cells import CellContext
 from fluoroscope.data.phantoms.font import glyph
 from fluoroscope.federation.task import load_task
+from fluoroscope.scenarios.stand_ins import held_out_indices
 from fluoroscope.scores.legibility import read
 from fluoroscope.studies import STUDIES
 from fluoroscope.studies.p1 import federation as p1_federation
@@ -110,7 +111,7 @@ def test_burned_in_text_is_read_in_the_reconstruction(trained, folder, tmp_path)
     measures = cell.run(CellContext(0, folder, tmp_path)).measures
     assert 0 <= measures["legible_low"] <= measures["legible"] <= measures["legible_high"] <= 1
     assert 0 < measures["legible_chance"] < 0.2
-    (index,), (_,) = trained.held_out_indices(2, 1)
+    (index,), (_,) = held_out_indices(trained.task, 2, 1)
     (burned, _) = trained.held_out(2, 1, burn_in=True)
     original = read(burned.images[0], trained.writing(index), glyph)
     assert original.read == original.truth, "the original can be read in full"

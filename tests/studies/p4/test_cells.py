@@ -10,17 +10,17 @@ from fluoroscope.attacks import ATTACKS
 from fluoroscope.attacks.gradient_inversion.distances import AdaptiveGaussian
 from fluoroscope.cells import CellContext
 from fluoroscope.data import Request, load
-from fluoroscope.models import build
+from fluoroscope.models import Architecture
 from fluoroscope.studies import STUDIES
 from fluoroscope.studies.p4.cells import Configuration, converged, gradients
 from fluoroscope.studies.p4.variance_gaussian import VarianceGaussian
-from fluoroscope.types import Architecture, Reconstruction
+from fluoroscope.types import Reconstruction
 
 
 def test_the_client_sends_the_gradient_itself():
     batch = load("phantom/chest", Request(size=32, images=2, seed=5)).batch
     (first, second) = gradients("lenet5", 2, batch, seed=3)
-    model = build(Architecture("lenet5", 1, 2, 32), 3)
+    model = Architecture("lenet5", 1, 2, 32).build(3)
     loss = nn.functional.cross_entropy(model(batch.images[1:]), batch.labels[1:])
     for (name, p), g in zip(model.named_parameters(), torch.autograd.grad(loss, list(model.parameters())), strict=True):
         assert torch.equal(second.update[name], -g)

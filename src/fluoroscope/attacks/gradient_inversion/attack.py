@@ -144,7 +144,7 @@ class Inversion:
         owner = torch.arange(len(observations)).repeat_interleave(self.restarts)
         drawn = [self._start(observations[i], first, seed, row % self.restarts) for row, i in enumerate(owner)]
         images, logits = (torch.stack(parts) for parts in zip(*drawn, strict=True))
-        layout = Layout(first.shape, logits, self.labels.optimised, self.label_pace)
+        layout = Layout(first.setup.shape, logits, self.labels.optimised, self.label_pace)
         evaluate = row_evaluation(first, clients, owner, self.memory)
         outcome = descend(
             layout.over(evaluate if self.group is None else grouped(evaluate, self.group, owner)),
@@ -157,25 +157,26 @@ class Inversion:
             self.snapshots,
             keeper,
         )
-        found = [_chosen(outcome, layout, owner == i) for i in range(len(observations))]
+        multi = first.setup.training.loss.multi_label
+        found = [_chosen(outcome, layout, owner == i, multi) for i in range(len(observations))]
         blind = isinstance(self.objective, Objective) and self.objective.distance is None
         return [replace(guess, labels=None) for guess in found] if blind else found  # statistics know no labels
 
     def _start(self, observation: Observation, client: Client, seed: int, restart: int) -> tuple[Tensor, Tensor]:
         rng = generator(seed, digest(observation.update), "restart", restart)
-        order = [name for name, _ in client.model.named_parameters()]
-        images = self.start(observation, client.shape, rng)
-        if restart and isinstance(self.start, PriorImage) and client.shape[0] == 1:  # or it would repeat the first
-            images = (images + self.start.noise * smooth_noise(client.shape, rng).to(images)).clamp(0, 1)
+        shape = client.setup.shape
+        images = self.start(observation, shape, rng)
+        if restart and isinstance(self.start, PriorImage) and shape[0] == 1:  # or it would repeat the first
+            images = (images + self.start.noise * smooth_noise(shape, rng).to(images)).clamp(0, 1)
         device = next(iter((observation.state_before or {}).values())).device
-        return images.to(device), self.labels(observation, order, client.classes, rng).to(device)
+        return images.to(device), self.labels(client.setup, rng).to(device)
 
 
 def _report(on_iteration: OnIteration, descent: int, descents: int, iterations: int, iteration: int) -> None:
     on_iteration(descent * iterations + iteration, descents * iterations)
 
 
-def _chosen(outcome: Outcome, layout: Layout, mine: Tensor) -> Reconstruction:
+def _chosen(outcome: Outcome, layout: Layout, mine: Tensor, multi_label: bool) -> Reconstruction:
     """The restart of the lowest objective among one observation's rows."""
     rows = mine.nonzero().squeeze(1)
     row = rows[outcome.values[rows].argmin()][None]
@@ -183,9 +184,10 @@ def _chosen(outcome: Outcome, layout: Layout, mine: Tensor) -> Reconstruction:
     def images(x: Tensor) -> Tensor:
         return layout.images(x[row])[0]
 
+    logits = layout.labels(outcome.best[row], row)[0]
     return Reconstruction(
         images=images(outcome.best),
-        labels=layout.labels(outcome.best[row], row)[0].argmax(1),
+        labels=(logits > 0).long() if multi_label else logits.argmax(1),
         objective=float(outcome.values[row]),
         restarts=tuple(outcome.values[rows].tolist()),
         trace=tuple(outcome.traces[:, row[0]].tolist()),

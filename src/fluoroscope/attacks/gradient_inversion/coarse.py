@@ -19,9 +19,9 @@ from fluoroscope.attacks.gradient_inversion.row_layout import Client, Layout, Ob
 class OnAGrid:
     """A client as a function of what is added to `base` on a grid of fewer points, drawn smoothly between them."""
 
-    def __init__(self, client: Client, base: Tensor, size: int, box: tuple[float, float] | None) -> None:
-        self.model, self.classes = client.model, client.classes
-        self.shape = (*base.shape[:2], size, size)
+    def __init__(self, client: Client, base: Tensor, divisor: int, box: tuple[float, float] | None) -> None:
+        self.setup = client.setup
+        self.shape = (*base.shape[:2], *(max(1, side // divisor) for side in base.shape[2:]))
         self._client, self._base, self._box = client, base, box
 
     def images(self, grid: Tensor) -> Tensor:
@@ -67,7 +67,7 @@ class CoarseToFine:
     ) -> Tensor:
         """Better images to start from than `images`; the labels are held."""
         for number, divisor in enumerate(self.divisors):
-            on_grid = OnAGrid(client, images, max(1, images.shape[-1] // divisor), box)
+            on_grid = OnAGrid(client, images, divisor, box)
             grid = images.new_zeros(on_grid.shape)
             if number == 0:
                 grid = self.noise * torch.randn(on_grid.shape, generator=rng).to(images)

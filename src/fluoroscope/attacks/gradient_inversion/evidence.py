@@ -1,18 +1,22 @@
 """What an objective is compared with, on the scale of one step: the client's mean direction and mean statistics."""
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from fluoroscope.attacks.common.batch_statistics import recovered, values_per_channel
+from fluoroscope.attacks.common.setup import Setup
 from fluoroscope.attacks.gradient_inversion.pullback.contract import Statistics
 from fluoroscope.errors import Unsupported
-from fluoroscope.types import LocalTraining, Observation, Sgd
+from fluoroscope.types import LocalTraining, Observation, OneGradient, Sgd
 
 
 def is_one_gradient(training: LocalTraining) -> bool:
-    """Whether the update is a multiple of one batch's gradient: Sgd's first step has no momentum and no drift yet."""
+    """Whether the update is -lr times one batch's gradient: Sgd's first step has no momentum and no drift yet."""
     optimiser = training.optimiser
-    return training.steps == 1 and isinstance(optimiser, Sgd) and not optimiser.weight_decay
+    plain = isinstance(optimiser, OneGradient) or (
+        isinstance(optimiser, Sgd) and not optimiser.weight_decay and not optimiser.nesterov
+    )
+    return training.steps == 1 and plain and training.clip_norm is None
 
 
 def gives_statistics(observation: Observation) -> bool:
@@ -22,46 +26,31 @@ def gives_statistics(observation: Observation) -> bool:
     return has and training is not None and training.batchnorm == "train" and training.batchnorm_momentum > 0
 
 
-def direction(observation: Observation, model: nn.Module) -> dict[str, Tensor]:
+def direction(setup: Setup) -> dict[str, Tensor]:
     """The update over -lr and the number of steps, by parameter that was sent, in the order of the network.
 
     The mean of the directions that the client's optimiser took: of one step of plain SGD the gradient (P4), of Adam
     what it makes of it. Its scale depends neither on lr nor on how many steps there were.
     """
-    update, training = observation.update, observation.training
-    assert update is not None
-    assert training is not None
-    over = -training.optimiser.lr * training.steps
-    return {name: update[name] / over for name, _ in model.named_parameters() if name in update}
+    over = -setup.training.optimiser.lr * setup.training.steps
+    return {name: value / over for name, value in setup.update.items()}
 
 
-def statistics(observation: Observation, model: nn.Module, alone: bool) -> dict[str, Statistics]:
+def statistics(setup: Setup, alone: bool) -> dict[str, Statistics]:
     """The batches' mean statistics, as the buffers weigh them, by BatchNorm layer: exact for one step.
 
-    `model` is in the client's mode. None where no layer trained its buffers, which an objective that compares them
-    `alone` cannot do without.
+    None where no layer trained its buffers, which an objective that compares them `alone` cannot do without.
     """
-    training, architecture = observation.training, observation.architecture
-    assert training is not None
-    assert architecture is not None
+    training, observation = setup.training, setup.observation
     if gives_statistics(observation):
-        counts = values_per_channel(model, torch.zeros(batch_shape(observation)))
+        counts = values_per_channel(setup.model, torch.zeros(setup.batch_shape))
         # T steps of momentum m forget the old buffers as one of momentum 1 - (1-m)^T does.
         forgotten = 1 - (1 - training.batchnorm_momentum) ** training.steps
         return recovered(observation.buffers_before or {}, observation.buffers_after or {}, forgotten, counts)
     if alone:
         raise Unsupported(
-            f"this attack compares BatchNorm statistics, and a client that trains {architecture.name} with BatchNorm "
+            f"this attack compares BatchNorm statistics, and a client that trains {setup.network.name} with BatchNorm "
             f"in mode {training.batchnorm!r} gives none away: choose an attack on the update, such as "
             "inverting-gradients."
         )
     return {}
-
-
-def batch_shape(observation: Observation) -> tuple[int, int, int, int]:
-    """Of the client's batches, but for a smaller last one."""
-    training, architecture = observation.training, observation.architecture
-    assert training is not None
-    assert architecture is not None
-    images = min(training.batch_size, training.images)
-    return images, architecture.channels, architecture.size, architecture.size

@@ -7,16 +7,17 @@ import torch
 from torch import Tensor
 
 from fluoroscope.attacks.common.initialisation import Initialisation, Unit
+from fluoroscope.attacks.common.setup import Setup
 from fluoroscope.attacks.gradient_inversion.labels import last_dense_layer, restored_counts, sign_label
 from fluoroscope.errors import Unsupported
-from fluoroscope.types import Capability, Observation, Sgd
+from fluoroscope.types import Capability, CrossEntropy, OneGradient, Sgd
 
 CERTAIN = 50.0
 """A logit so far above the others that the soft label is the class itself."""
 
 
 class LabelHandling(Protocol):
-    """The logits that the labels start from, and whether they move."""
+    """The logits (images, outputs) that the labels start from, and whether they move."""
 
     @property
     def optimised(self) -> bool: ...
@@ -24,7 +25,7 @@ class LabelHandling(Protocol):
     @property
     def needs(self) -> frozenset[Capability]: ...
 
-    def __call__(self, observation: Observation, order: list[str], classes: int, rng: torch.Generator) -> Tensor: ...
+    def __call__(self, setup: Setup, rng: torch.Generator) -> Tensor: ...
 
 
 @dataclass(frozen=True)
@@ -36,20 +37,19 @@ class Optimised:
     optimised: bool = True
     needs: frozenset[Capability] = frozenset({Capability.TRAINING})
 
-    def __call__(self, observation: Observation, order: list[str], classes: int, rng: torch.Generator) -> Tensor:
-        assert observation.training is not None
-        return self.start(observation, (observation.training.images, classes), rng)
+    def __call__(self, setup: Setup, rng: torch.Generator) -> Tensor:
+        return self.start(setup.observation, (setup.training.images, setup.outputs), rng)
 
 
 @dataclass(frozen=True)
 class Inferred:
-    """iDLG for one image, restored counts for a batch: read from the last dense layer's update, and held."""
+    """Label restoration: iDLG for one image, counts for a batch, read from the last dense layer's update, and held."""
 
     optimised: bool = False
     needs: frozenset[Capability] = frozenset({Capability.TRAINING, Capability.UPDATE})
 
-    def __call__(self, observation: Observation, order: list[str], classes: int, rng: torch.Generator) -> Tensor:
-        return certain(_arranged(_read(observation, order, classes), observation, rng), classes)
+    def __call__(self, setup: Setup, rng: torch.Generator) -> Tensor:
+        return certain(_arranged(_read(setup), setup, rng), setup)
 
 
 @dataclass(frozen=True)
@@ -62,9 +62,9 @@ class Restored:
     optimised: bool = True
     needs: frozenset[Capability] = frozenset({Capability.TRAINING, Capability.UPDATE})
 
-    def __call__(self, observation: Observation, order: list[str], classes: int, rng: torch.Generator) -> Tensor:
-        labels = _arranged(_read(observation, order, classes), observation, rng)
-        return certain(labels, classes) if len(labels) == 1 else leaning(labels, classes)
+    def __call__(self, setup: Setup, rng: torch.Generator) -> Tensor:
+        labels = _arranged(_read(setup), setup, rng)
+        return certain(labels, setup) if len(labels) == 1 else leaning(labels, setup)
 
 
 @dataclass(frozen=True)
@@ -74,9 +74,10 @@ class Known:
     optimised: bool = False
     needs: frozenset[Capability] = frozenset({Capability.LABELS, Capability.TRAINING})
 
-    def __call__(self, observation: Observation, order: list[str], classes: int, rng: torch.Generator) -> Tensor:
-        assert observation.labels is not None
-        return certain(_arranged(observation.labels, observation, rng), classes)
+    def __call__(self, setup: Setup, rng: torch.Generator) -> Tensor:
+        labels = setup.observation.labels
+        assert labels is not None  # in `needs`
+        return certain(_arranged(labels, setup, rng), setup)
 
 
 @dataclass(frozen=True)
@@ -86,43 +87,43 @@ class Chosen:
     optimised: bool = False
     needs: frozenset[Capability] = frozenset({Capability.TRAINING})
 
-    def __call__(self, observation: Observation, order: list[str], classes: int, rng: torch.Generator) -> Tensor:
-        assert observation.training is not None
-        return certain(torch.arange(observation.training.images) % classes, classes)
+    def __call__(self, setup: Setup, rng: torch.Generator) -> Tensor:
+        return certain(torch.arange(setup.training.images) % setup.outputs, setup)
 
 
-def certain(labels: Tensor, classes: int) -> Tensor:
+def certain(labels: Tensor, setup: Setup) -> Tensor:
     """Logits of labels that are not in doubt."""
-    return CERTAIN * torch.nn.functional.one_hot(labels, classes).float()
+    return CERTAIN * leaning(labels, setup)
 
 
-def leaning(labels: Tensor, classes: int) -> Tensor:
+def leaning(labels: Tensor, setup: Setup) -> Tensor:
     """Logits that can still turn."""
-    return torch.nn.functional.one_hot(labels, classes).float()
+    there = labels.float() if labels.ndim == 2 else torch.nn.functional.one_hot(labels, setup.outputs).float()
+    return 2 * there - 1 if setup.training.loss.multi_label else there
 
 
-def _arranged(labels: Tensor, observation: Observation, rng: torch.Generator) -> Tensor:
+def _arranged(labels: Tensor, setup: Setup, rng: torch.Generator) -> Tensor:
     """In an order for the client's steps: nobody knows who came when, and sorted ones would give each step a class."""
-    assert observation.training is not None
-    if observation.training.steps == 1:
+    if setup.training.steps == 1:
         return labels
     return labels[torch.randperm(len(labels), generator=rng).to(labels.device)]
 
 
-def _read(observation: Observation, order: list[str], classes: int) -> Tensor:
-    training, update = observation.training, observation.update
-    assert training is not None
-    assert update is not None
+def _read(setup: Setup) -> Tensor:
+    training, classes = setup.training, setup.outputs
     remedy = "grant them with --grant labels, or choose an attack that optimises them, such as dlg."
-    if not isinstance(training.optimiser, Sgd):
+    if not isinstance(training.optimiser, Sgd | OneGradient):
         raise Unsupported(
             f"labels cannot be read from an update by {type(training.optimiser).__name__}, which is no multiple of "
             f"a gradient: {remedy}"
         )
     # Of several steps, the mean gradient; exact for one.
     over = -training.optimiser.lr * training.steps
-    gradients = {name: update[name] / over for name in order if name in update}
-    weight, bias = last_dense_layer(gradients, classes)
+    weight, bias = last_dense_layer({name: value / over for name, value in setup.update.items()}, classes)
+    if training.images == 1 and training.loss.multi_label and bias is not None:
+        return (bias < 0)[None]  # of each output, sigmoid(z) - y: below 0 where the finding is there
+    if not isinstance(training.loss, CrossEntropy):
+        raise Unsupported(f"labels are read from cross-entropy's gradient, and this client's loss is another: {remedy}")
     if training.images == 1:
         return torch.tensor([sign_label(weight, bias)])
     if bias is None:

@@ -7,13 +7,11 @@ import torch
 from torch import Tensor
 
 from fluoroscope.attacks.common.batch_statistics import mismatch
+from fluoroscope.attacks.common.setup import SIMULATION, Setup
 from fluoroscope.attacks.gradient_inversion.distances import Distance
 from fluoroscope.attacks.gradient_inversion.evidence import direction, statistics
 from fluoroscope.attacks.gradient_inversion.pullback import Statistics, StatisticsPullback, pullback_for
 from fluoroscope.attacks.gradient_inversion.regularisers import Regulariser
-from fluoroscope.federation.local_training import client_mode
-from fluoroscope.models import build
-from fluoroscope.threat_models.needs import require
 from fluoroscope.types import Capability, Observation
 
 
@@ -35,7 +33,7 @@ class Objective:
 
     @property
     def needs(self) -> frozenset[Capability]:
-        known = {Capability.ARCHITECTURE, Capability.TRAINING, Capability.GLOBAL_STATE}
+        known = set(SIMULATION)
         known |= {Capability.UPDATE} if self.distance else set()
         # Statistics that were withheld (FedBN) leave the other term; alone, there would be nothing.
         known |= {Capability.BUFFERS} if self.batchnorm_weight and not self.distance else set()
@@ -50,21 +48,15 @@ class OneStep:
     """
 
     def __init__(self, observation: Observation, objective: Objective) -> None:
-        require("this objective", observation, objective.needs)
-        architecture, training = observation.architecture, observation.training
-        assert architecture is not None
-        assert training is not None
         self.objective = objective
-        self.shape = (training.images, architecture.channels, architecture.size, architecture.size)
-        self.classes = architecture.classes
-        self.model = client_mode(build(architecture), training)
-        self.state = {**(observation.state_before or {}), **(observation.buffers_before or {})}
-        self.seen = direction(observation, self.model) if objective.distance else {}
+        self.setup = Setup.of(observation, objective.needs, "this objective")
+        self.state, self.loss = self.setup.state, self.setup.training.loss
+        self.seen = direction(self.setup) if objective.distance else {}
         self.statistics: dict[str, Statistics] = {}
         if objective.batchnorm_weight:
-            self.statistics = statistics(observation, self.model, alone=objective.distance is None)
-        self._whole = pullback_for(self.model) if objective.distance else None
-        self._only_statistics = StatisticsPullback(self.model)
+            self.statistics = statistics(self.setup, alone=objective.distance is None)
+        self._whole = pullback_for(self.setup.model, self.loss) if objective.distance else None
+        self._only_statistics = StatisticsPullback(self.setup.model)
 
     def evaluate(self, images: Tensor, logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The objective, and its gradients with respect to the images and to the logits of the soft labels."""
@@ -82,7 +74,7 @@ class OneStep:
     def _step(self, images: Tensor, logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         assert self._whole is not None
         assert self.objective.distance is not None
-        labels = logits.softmax(1)
+        labels = self.loss.soft(logits)
         tape = self._whole.forward(self.state, images, labels)
         simulated = {name: tape.gradients[name].detach().requires_grad_() for name in self.seen}
         with torch.enable_grad():
@@ -91,9 +83,7 @@ class OneStep:
         cotangents = dict(zip(simulated, torch.autograd.grad(gap, list(simulated.values())), strict=True))
         value, statistics = self._mismatch(tape.statistics)
         pulled, to_labels = self._whole.backward(tape, cotangents, statistics)
-        # Through the softmax: y (d - <y, d>).
-        to_logits = labels * (to_labels - (labels * to_labels).sum(1, keepdim=True))
-        return gap.detach() + value, pulled, to_logits
+        return gap.detach() + value, pulled, self.loss.pulled(labels, to_labels)
 
     def _statistics_alone(self, images: Tensor, logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         if not self.statistics:
@@ -107,7 +97,7 @@ class OneStep:
             return torch.zeros(()), {}
         leaves = {name: Statistics(*(v.detach().requires_grad_() for v in simulated[name])) for name in self.statistics}
         with torch.enable_grad():
-            value = self.shape[0] * self.objective.batchnorm_weight * mismatch(leaves, self.statistics)
+            value = self.setup.shape[0] * self.objective.batchnorm_weight * mismatch(leaves, self.statistics)
         flat = [leaf for pair in leaves.values() for leaf in pair]
         found = torch.autograd.grad(value, flat)
         pairs = {name: Statistics(found[2 * i], found[2 * i + 1]) for i, name in enumerate(leaves)}

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from fluoroscope.attacks.common.descent import Evaluate
 from fluoroscope.attacks.common.initialisation import Shape
+from fluoroscope.attacks.common.setup import Setup
 
 ObjectiveAndGradients = tuple[Tensor, Tensor, Tensor]
 """The objective, and its gradients with respect to the images and to the logits of the soft labels."""
@@ -21,13 +22,7 @@ class Client(Protocol):
     """One observation's objective as a function of images (n, channels, height, width) and logits (n, classes)."""
 
     @property
-    def model(self) -> nn.Module: ...
-
-    @property
-    def shape(self) -> Shape: ...
-
-    @property
-    def classes(self) -> int: ...
+    def setup(self) -> Setup: ...
 
     def evaluate(self, images: Tensor, logits: Tensor) -> ObjectiveAndGradients: ...
 

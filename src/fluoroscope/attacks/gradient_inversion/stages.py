@@ -82,8 +82,8 @@ class StatisticsFirst:
         done = self.coarse.total(observation.training.images)
         if done:
             client = client_for(observation, alone)
-            begun = attack.start(observation, client.shape, draws)
-            logits = begun.new_zeros(client.shape[0], client.classes)  # the statistics do not know them
+            begun = attack.start(observation, client.setup.shape, draws)
+            logits = begun.new_zeros(client.setup.shape[0], client.setup.outputs)  # the statistics do not know them
             part = None if checkpoint is None else checkpoint.part("coarse")
             key = digest(attack, observation, seed)
             parted = self.coarse(client, begun, logits, attack.box, draws, on_iteration, part, key)

@@ -1,6 +1,5 @@
 """The agreed network behind a front, crafted: where its gradient meets the front, and how large it is."""
 
-import copy
 from dataclasses import dataclass
 
 import torch
@@ -8,7 +7,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from fluoroscope.errors import Unsupported
-from fluoroscope.federation.local_training import client_mode
+from fluoroscope.models.modes import client_mode, use_mode
 from fluoroscope.types import LocalTraining, State
 
 COPIES = 8
@@ -41,7 +40,7 @@ def tune_head(network: nn.Module, state: State, base: Tensor, shares: Tensor, tr
     target[common] = predicted
     name = f"{heads[-1]}.bias"
     # Where BatchNorm has one value an image, a batch of equal images has no slope; the network at rest has one.
-    for mode in (client_mode(network, training), copy.deepcopy(network).eval()):
+    for mode in (client_mode(network, training), use_mode(network, training.normalisation)):
         logits, slope = _seen(mode, state, base, common)
         size = float(slope.norm())
         if size > 0:

@@ -32,7 +32,7 @@ def bin_sums(crafted: Crafted, update: State) -> BinSums:
     weight, bias = update[f"{FIRST}.weight"], update[f"{FIRST}.bias"].double()
     # The others' biases, which differ from the victim's, leave the same constant in every neuron.
     bias = bias - bias[bins.silent :].mean()
-    front = crafted.architecture.front
+    front = crafted.network.front
     assert front is not None
     shape = (len(bins.features), bins.width, -1)
     sums = weight[: bins.silent].view(shape)

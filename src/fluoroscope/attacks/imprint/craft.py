@@ -1,6 +1,6 @@
 """What a malicious server sends (P2): a model that leaks to the victim, one that says nothing to the others."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal
 
 import torch
@@ -11,8 +11,8 @@ from fluoroscope.attacks.imprint.bins import Bins, make_bins
 from fluoroscope.attacks.imprint.dry_run import rehearse
 from fluoroscope.attacks.imprint.features import Features, SmoothProjections
 from fluoroscope.errors import Unsupported
-from fluoroscope.models import build
-from fluoroscope.types import Architecture, Front, LocalTraining, Sgd, State
+from fluoroscope.models.front import Front, FrontedNetwork
+from fluoroscope.types import LocalTraining, Network, OneGradient, Sgd, State
 
 FIRST = "front.first"
 GATE = 1e-3
@@ -27,7 +27,7 @@ STEADY = 2e-4
 class Crafted:
     """What the server sends, and what it keeps to read the answer with."""
 
-    architecture: Architecture
+    network: FrontedNetwork
     victim: State
     others: State
     """For everyone else: no neuron ever fires, so their crafted layers do not change at all."""
@@ -53,7 +53,7 @@ class MediLeak:
 
     def craft(
         self,
-        agreed: Architecture,
+        agreed: Network,
         training: LocalTraining,
         auxiliary: Tensor,
         labels: Tensor,
@@ -64,25 +64,24 @@ class MediLeak:
 
         `state` is the agreed network's, fresh where it is None. The auxiliary images are the attacker's own.
         """
-        if not isinstance(training.optimiser, Sgd):
+        if not isinstance(training.optimiser, Sgd | OneGradient):
             raise Unsupported("an update of Adam is not a sum of its images' gradients: the clients must train by SGD.")
-        if agreed.front is not None:
+        if isinstance(agreed, FrontedNetwork):
             raise Unsupported("the agreed network has a front already; craft from the network without it.")
-        shape = (agreed.channels, agreed.size, agreed.size)
-        features = self.features(shape, rng)
+        features = self.features(agreed.input_shape, rng)
         if self.front == "sparse" and any(feature.denominator is not None for feature in features):
             raise Unsupported(
                 "a hard tanh cuts bins of a plain sum, not of a ratio: use front sparse with Brightness()."
             )
         bins = make_bins(features, self.neurons, auxiliary)
-        network = build(agreed)
+        network = agreed.build()
         state = network.state_dict() if state is None else state
         base = auxiliary.mean(0)
-        shares = torch.bincount(labels, minlength=agreed.classes) / len(labels)
+        shares = torch.bincount(labels, minlength=agreed.outputs) / len(labels)
         rest = tune_head(network, state, base, shares, training)
         gated = self.front == "gated"
         activation: Literal["relu", "hardtanh"] = "hardtanh" if self.front == "sparse" else "relu"
-        tried = replace(agreed, front=Front(self.neurons, activation, gate=gated))
+        tried = FrontedNetwork(agreed, Front(self.neurons, activation, gate=gated))
         push = rehearse(tried, self._made(bins, rest, base, 1.0), training, auxiliary, labels, rest.direction)
         if not push.size > 0:
             raise Unsupported(f"{agreed.name} gives the front no gradient; start it from other weights.")
@@ -99,7 +98,7 @@ class MediLeak:
         bound = float(weight.clamp_min(0).sum(1).max()) * 1.01 + self._scale(reach)
         others = {**victim, f"{FIRST}.bias": torch.full_like(victim[f"{FIRST}.bias"], -bound)}
         front = Front(self.neurons, activation, ceiling=self._scale(reach), gate=gated)
-        return Crafted(replace(agreed, front=front), victim, others, bins, auxiliary)
+        return Crafted(FrontedNetwork(agreed, front), victim, others, bins, auxiliary)
 
     @property
     def _entry(self) -> float:

@@ -6,9 +6,8 @@ import torch
 from torch import Tensor
 from torch.func import functional_call
 
-from fluoroscope.federation.local_training import client_mode
-from fluoroscope.models import build
-from fluoroscope.types import Architecture, LocalTraining, State
+from fluoroscope.models.modes import client_mode
+from fluoroscope.types import LocalTraining, Network, State, blueprint
 
 IMAGES = 32
 
@@ -23,10 +22,10 @@ class GradientScale:
 
 
 def rehearse(
-    architecture: Architecture, state: State, training: LocalTraining, images: Tensor, labels: Tensor, column: Tensor
+    network: Network, state: State, training: LocalTraining, images: Tensor, labels: Tensor, column: Tensor
 ) -> GradientScale:
     """One batch in the client's mode: BatchNorm mixes its images, so that a single one says little."""
-    network = client_mode(build(architecture), training)
+    model = client_mode(blueprint(network), training)
     images, labels = images[:IMAGES], labels[:IMAGES]
     made: list[Tensor] = []
 
@@ -34,10 +33,10 @@ def rehearse(
         made.append(output.detach().requires_grad_())
         return made[0]
 
-    handle = network.get_submodule("front").register_forward_hook(keep)
+    handle = model.get_submodule("front").register_forward_hook(keep)
     try:
         copies = {name: value.clone() for name, value in state.items()}  # BatchNorm writes into its statistics
-        loss = torch.nn.functional.cross_entropy(functional_call(network, copies, (images,)), labels)
+        loss = training.loss(functional_call(model, copies, (images,)), labels)
     finally:
         handle.remove()
     (slopes,) = torch.autograd.grad(loss, made)

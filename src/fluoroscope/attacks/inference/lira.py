@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fluoroscope.attacks.inference.losses import logits
 from fluoroscope.errors import Misconfigured
-from fluoroscope.types import Architecture, LabelledImages, State
+from fluoroscope.types import LabelledImages, Network, State
 
 _LEAST_DEVIATION = 1e-6
 """Shadows that agree on a record to the last digit say nothing of its spread."""
@@ -37,9 +37,9 @@ def confidence(outputs: Tensor, labels: Tensor) -> Tensor:
     return outputs.gather(1, own)[:, 0] - others.logsumexp(1)
 
 
-def confidences(architecture: Architecture, state: State, candidates: LabelledImages) -> Tensor:
+def confidences(network: Network, state: State, candidates: LabelledImages) -> Tensor:
     """Of each candidate under a model, (n,)."""
-    return confidence(logits(architecture, state, candidates), candidates.labels.cpu())
+    return confidence(logits(network, state, candidates), candidates.labels.cpu())
 
 
 def online(observed: Tensor, shadows: Shadows, pooled: bool = True) -> Tensor:

@@ -3,7 +3,7 @@
 from torch import Tensor
 
 from fluoroscope.attacks.inference.losses import losses
-from fluoroscope.types import Architecture, LabelledImages, State, UpdateRecord
+from fluoroscope.types import LabelledImages, Network, State, UpdateRecord
 
 
 def sent_model(record: UpdateRecord) -> dict[str, Tensor]:
@@ -12,9 +12,9 @@ def sent_model(record: UpdateRecord) -> dict[str, Tensor]:
     return {**before, **record.state_after, **(record.buffers_after or {})}
 
 
-def loss_scores(architecture: Architecture, state: State, candidates: LabelledImages) -> Tensor:
+def loss_scores(network: Network, state: State, candidates: LabelledImages) -> Tensor:
     """High where a record seems to have been trained on, (n,).
 
     The server's seat gives `sent_model` of a client's record, the client's seat the global model after the round.
     """
-    return -losses(architecture, state, candidates)
+    return -losses(network, state, candidates)

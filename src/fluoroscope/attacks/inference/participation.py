@@ -38,7 +38,7 @@ def difference(view: RoundView, shadow: LabelledImages) -> Difference:
         raise Misconfigured(
             "the shadow set is empty: an attacker without an image of the target's kind learns nothing."
         )
-    return Difference(view.metrics["loss"], float(losses(view.architecture, view.state, shadow).mean()))
+    return Difference(view.metrics["loss"], float(losses(view.network, view.state, shadow).mean()))
 
 
 def participation_score(views: Sequence[RoundView], shadow: LabelledImages) -> float:

@@ -6,23 +6,22 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from fluoroscope.defences import NO_DEFENCE, Chain
 from fluoroscope.errors import Misconfigured
-from fluoroscope.federation.local_training import schedule, train_on
-from fluoroscope.models import build
-from fluoroscope.types import Architecture, LabelledImages, LocalTraining, State
+from fluoroscope.federation.client_round import client_round
+from fluoroscope.types import LabelledImages, LocalTraining, Network, PrivateBatch, State
 
 Train = Callable[[LabelledImages, torch.Generator], State]
 """A client's round on these records: the model as it would be sent."""
 
 
-def client(architecture: Architecture, state: State, training: LocalTraining) -> Train:
-    """A client without a defence that starts from the global `state`: both seats know all of this."""
-    model = build(architecture)
+def client(network: Network, state: State, training: LocalTraining, defence: Chain = NO_DEFENCE) -> Train:
+    """A client that starts from the global `state`, behind its defence: both seats know all of this."""
 
     def train(records: LabelledImages, rng: torch.Generator) -> State:
+        batch = PrivateBatch(records.images, records.labels, ("",) * len(records))
         settings = replace(training, images=len(records))
-        batches = ((records.images[chosen], records.labels[chosen]) for chosen in schedule(settings, rng))
-        return train_on(model, state, batches, settings, rng).state
+        return {**state, **client_round(network, state, batch, settings, rng, defence).sent}
 
     return train
 

@@ -7,14 +7,14 @@ from torch import Tensor
 
 from fluoroscope.attacks.inference.losses import losses
 from fluoroscope.errors import Misconfigured
-from fluoroscope.types import Architecture, LabelledImages, State
+from fluoroscope.types import LabelledImages, Network, State
 
 
-def client_losses(architecture: Architecture, models: Sequence[State], records: LabelledImages) -> Tensor:
+def client_losses(network: Network, models: Sequence[State], records: LabelledImages) -> Tensor:
     """Of each record under each client's sent model, (clients, n)."""
     if len(models) < 2:
         raise Misconfigured(f"source inference tells clients apart; {len(models)} is too few, give two or more.")
-    return torch.stack([losses(architecture, model, records) for model in models])
+    return torch.stack([losses(network, model, records) for model in models])
 
 
 def source_posterior(found: Tensor) -> Tensor:

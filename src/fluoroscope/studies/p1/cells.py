@@ -18,8 +18,8 @@ from fluoroscope.cells import CellContext, Result
 from fluoroscope.data import Request, load
 from fluoroscope.data.phantoms.font import glyph
 from fluoroscope.defences.percentile_gaussian import PercentileGaussian
-from fluoroscope.models import build
 from fluoroscope.rng import derive, generator
+from fluoroscope.scenarios.stand_ins import held_out_indices
 from fluoroscope.scores.legibility import legibility, read
 from fluoroscope.scores.rdlv import mean_rdlv
 from fluoroscope.scores.reconstruction import ImageScore, score
@@ -124,7 +124,7 @@ class Inverted:
         """How much of the burned-in names and dates can be read, where there are any."""
         if not (self.burn_in and trained.task.images.synthetic):
             return {}
-        indices = trained.held_out_indices(self.victims, self.batch_size * self.local_steps)
+        indices = held_out_indices(trained.task, self.victims, self.batch_size * self.local_steps)
         readings = [
             read(guess.images[image.reconstruction], trained.writing(mine[image.original]), glyph)
             for guess, images, mine in zip(guesses, scored, indices, strict=True)
@@ -152,7 +152,7 @@ class Inverted:
             images = load(other, Request(task.images.size, task.images.channels, 64, seed)).batch.images
             return replace(observation, public_mean=images.mean(0))
         if self.without == "checkpoint":  # another network of the same architecture stands in for the global model
-            state = build(task.architecture, derive(seed, "another network")).state_dict()
+            state = task.network.build(derive(seed, "another network")).state_dict()
             parts = {name: value for name, value in state.items() if name not in task.buffer_names}
             buffers = {name: value for name, value in state.items() if name in task.buffer_names}
             return replace(observation, state_before=parts, buffers_before=buffers)

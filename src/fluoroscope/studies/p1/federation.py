@@ -11,11 +11,10 @@ from torch import Tensor
 from fluoroscope.data import Request, load
 from fluoroscope.data.phantoms import BRAIN, CHEST, FUNDUS, burned_label
 from fluoroscope.data.phantoms.burn_in import stamp
-from fluoroscope.errors import Misconfigured
-from fluoroscope.federation.local_training import local_training
 from fluoroscope.federation.plan import Plan, parse_plan
 from fluoroscope.federation.run import federate
 from fluoroscope.federation.task import Task, load_task
+from fluoroscope.scenarios.stand_ins import held_out_indices, stand_in_round
 from fluoroscope.scores.legibility import Writing
 from fluoroscope.types import PrivateBatch, UpdateRecord
 
@@ -130,8 +129,10 @@ class Trained:
 
     @property
     def prior(self) -> Tensor:
-        """What an attacker knows of such images: the mean of the public ones, of whom no victim is one."""
-        return self.task.images.batch.images[list(self.task.partition.auxiliary)].mean(0)
+        """What an attacker knows of such images, of whom no victim is one."""
+        mean = self.task.public_mean
+        assert mean is not None  # every scale has auxiliary images
+        return mean
 
     def held_out(self, clients: int, each: int, burn_in: bool) -> list[PrivateBatch]:
         """So many clients' images: of the test set, every one of another patient.
@@ -139,21 +140,7 @@ class Trained:
         A client's first image is the same however many follow it.
         """
         batch = self._burned() if burn_in and self.task.images.synthetic else self.task.images.batch
-        return [batch.subset(indices) for indices in self.held_out_indices(clients, each)]
-
-    def held_out_indices(self, clients: int, each: int) -> list[list[int]]:
-        """Where these images stand in the set."""
-        batch = self.task.images.batch
-        by_patient = {batch.patients[i]: i for i in reversed(self.task.partition.test)}
-        chosen = sorted(by_patient.values())
-        if len(chosen) < clients * each:
-            raise Misconfigured(
-                f"{clients} clients of {each} held-out images need {clients * each} patients in the test set, which "
-                f"has {len(chosen)}; give a larger data set."
-            )
-        firsts, rest = chosen[:clients], chosen[clients:]
-        others = [rest[i * (each - 1) : (i + 1) * (each - 1)] for i in range(clients)]
-        return [[first, *more] for first, more in zip(firsts, others, strict=True)]
+        return [batch.subset(indices) for indices in held_out_indices(self.task, clients, each)]
 
     def writing(self, index: int) -> Writing:
         """What is burned into this phantom, and where."""
@@ -174,26 +161,4 @@ class Trained:
         self, server_round: int, victims: PrivateBatch, batch_size: int, rng: torch.Generator, client: str = "client-9"
     ) -> UpdateRecord:
         """What a client with these images alone would send in that round, the federation's defences behind it."""
-        epochs, lr = self.task.plan.training.epochs, self.task.learning_rate(server_round)
-        training = self.task.training(len(victims), batch_size, epochs, lr)
-        before, buffers = self.states[server_round], self.task.buffer_names
-        around = self.task.defence.training
-        if around is None:
-            after = local_training(self.task.model, before, victims, training, rng).state
-        else:
-            after, _ = around.train(self.task.model, before, victims, training, rng)
-
-        def part(state: dict[str, Tensor], of_buffers: bool) -> dict[str, Tensor]:
-            return {name: value for name, value in state.items() if (name in buffers) == of_buffers}
-
-        record = UpdateRecord(
-            server_round,
-            (client,),
-            self.task.architecture,
-            training,
-            part(before, False),
-            part(after, False),
-            part(before, True),
-            part(after, True),
-        )
-        return self.task.defence.send(record, rng)
+        return stand_in_round(self.task, self.states[server_round], server_round, victims, batch_size, rng, client)

@@ -13,8 +13,9 @@ from fluoroscope.attacks.imprint import Adjacent, Brightness, MediLeak, Peeling,
 from fluoroscope.attacks.imprint.features import Features
 from fluoroscope.cells import CellContext, Result
 from fluoroscope.data import Request, load
+from fluoroscope.federation.client_round import client_round
 from fluoroscope.federation.local_training import local_training
-from fluoroscope.models import build
+from fluoroscope.models import Architecture
 from fluoroscope.rng import generator
 from fluoroscope.scenarios.malicious_round import (
     Aggregation,
@@ -29,7 +30,7 @@ from fluoroscope.scenarios.malicious_round import (
 from fluoroscope.scores.downstream import downstream
 from fluoroscope.scores.reconstruction import score
 from fluoroscope.threat_models import THREATS, observe
-from fluoroscope.types import Adam, Architecture, ImageSet, LocalTraining, PrivateBatch, Sgd, UpdateRecord
+from fluoroscope.types import Adam, ImageSet, LocalTraining, PrivateBatch, Sgd
 
 CLIENTS = 5
 SHOWN = 6
@@ -184,17 +185,9 @@ class Compared:
         victims = held.clients[0]
         training = LocalTraining(Sgd(self.lr), len(victims), len(victims))
         architecture = Architecture(self.model, found.channels, max(OUTPUTS, len(found.classes)), self.size)
-        model = build(architecture, context.seed)
-        before = model.state_dict()
+        before = architecture.build(context.seed).state_dict()
         rng = generator(context.seed, "client", "client-1", "round", 1)
-        after = local_training(model, before, victims, training, rng).state
-        buffers = {name for name, _ in model.named_buffers()}
-        weights, sent, at_first, at_last = (
-            {name: value for name, value in state.items() if (name in buffers) == wanted}
-            for wanted in (False, True)
-            for state in (before, after)
-        )
-        record = UpdateRecord(1, ("client-1",), architecture, training, weights, sent, at_first, at_last)
+        record = client_round(architecture, before, victims, training, rng, client="client-1").record
         seen = observe(record, THREATS.get("curious-server"), held.auxiliary.images.mean(0))
         began = time.perf_counter()
         (guess,) = ATTACKS.get(self.name).run(
@@ -252,7 +245,7 @@ class Downstream:
     def _classified(self, found: ImageSet, held: Cast, images: torch.Tensor, context: CellContext) -> torch.Tensor:
         """By a network that saw the attacker's own images only."""
         own = held.auxiliary
-        model = build(Architecture(self.model, found.channels, len(found.classes), self.size), context.seed)
+        model = Architecture(self.model, found.channels, len(found.classes), self.size).build(context.seed)
         training = LocalTraining(Adam(1e-3), len(own), 32, self.epochs)
         state = local_training(
             model, model.state_dict(), own, training, generator(context.seed, "p2", "classifier")

@@ -102,7 +102,9 @@ def _roc(runs: Sequence[Trained]) -> dict[str, list[float | None]]:
 def _true_positives(run: Trained) -> Floats:
     task = run.task
     test = task.images.batch.subset(task.partition.test)
-    chances = predict(task.model, run.state(run.plan.rounds), test.images).double().softmax(1).numpy()
+    chances = (
+        predict(task.model, run.state(run.plan.rounds), test.images, task.normalisation).double().softmax(1).numpy()
+    )
     truth = np.eye(chances.shape[1], dtype=int)[test.labels.numpy()]
     if not np.isfinite(chances).all():
         return np.full(len(GRID), np.nan)

@@ -99,7 +99,8 @@ def _losses(found: Sequence[Difference]) -> dict[str, float | None]:
 def _test_loss(run: Trained) -> float:
     """After round 1 (P3 table 11)."""
     task = run.task
-    return float(evaluate(task.model, run.state(1), task.images.batch.subset(task.partition.test))["loss"])
+    held_out = task.images.batch.subset(task.partition.test)
+    return float(evaluate(task.model, run.state(1), held_out, task.normalisation)["loss"])
 
 
 def _told(name: str, curve: Roc) -> dict[str, float]:

@@ -82,12 +82,12 @@ class Membership:
 
     def _scores(self, run: Trained, asked: Case, context: CellContext) -> Tensor:
         """What the attacker sees decides them; `asked.members` is not looked at."""
-        architecture, model = run.task.architecture, _seen(run, self.seat)
+        network, model = run.task.network, _seen(run, self.seat)
         if self.name == "loss":
-            return loss_scores(architecture, model, asked.candidates)
+            return loss_scores(network, model, asked.candidates)
         scale = SCALES[self.size]
         shadows = shadow_rounds(run, asked, scale["shadows"], scale["others"], context.folder)
-        return online(confidences(architecture, model, asked.candidates), shadows[self.seat])
+        return online(confidences(network, model, asked.candidates), shadows[self.seat])
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class Source:
             models = [sent_model(run.store.load(ROUND, split.name)) for split in clients]
             asked = records(task, [i for split in clients for i in split.train])
             owners = torch.tensor([place for place, split in enumerate(clients) for _ in split.train])
-            right.append(source_guess(client_losses(task.architecture, models, asked)) == owners)
+            right.append(source_guess(client_losses(task.network, models, asked)) == owners)
             accuracies.append(run.test["accuracy"])
             claims.append(_epsilon(run))
             context.on_progress((number + 1) / self.seeds)

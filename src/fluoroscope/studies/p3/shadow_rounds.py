@@ -1,7 +1,6 @@
 """Shadow rounds of an attacker that knows the plan, its defences too, and starts where the real round started."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -11,12 +10,12 @@ from torch import Tensor
 
 from fluoroscope.attacks.inference.lira import Shadows, confidences
 from fluoroscope.attacks.inference.membership import sent_model
-from fluoroscope.attacks.inference.shadows import Train, client, halves, shadow_sets
+from fluoroscope.attacks.inference.shadows import client, halves, shadow_sets
 from fluoroscope.federation.task import Task
 from fluoroscope.rng import generator
 from fluoroscope.studies.p3.candidates import ATTACKER, ROUND, VICTIM, Case
 from fluoroscope.studies.p3.federation import Trained
-from fluoroscope.types import LabelledImages, LocalTraining, PrivateBatch, State
+from fluoroscope.types import State
 
 
 def shadow_rounds(run: Trained, case: Case, shadows: int, others: int, folder: Path) -> dict[str, Shadows]:
@@ -38,7 +37,7 @@ def _trained(run: Trained, case: Case, shadows: int, others: int) -> dict[str, T
     noise = generator(run.plan.seed, "p3", "shadows", "noise")  # its own: a defence at the server changes no client
     names = [split.name for split in task.clients]
     victim, own = (run.store.load(ROUND, names[place]) for place in (VICTIM, ATTACKER))
-    train = defended_client(task, run.state(ROUND - 1), victim.training)
+    train = client(task.network, run.state(ROUND - 1), victim.training, task.defence)
     strangers = [
         train(next(shadow_sets(case.candidates, case.pool, nobody, victim.training.images, rng)), rng)
         for nobody in torch.zeros(others, 1, len(case.candidates), dtype=torch.bool)
@@ -50,22 +49,9 @@ def _trained(run: Trained, case: Case, shadows: int, others: int) -> dict[str, T
         drawn = torch.randint(others, (len(names) - 2,), generator=rng).tolist()
         cohort = [sent, sent_model(own), *(strangers[i] for i in drawn)]
         model = joined(task, run.state(ROUND - 1), cohort, noise)
-        server.append(confidences(task.architecture, sent, case.candidates))
-        clients.append(confidences(task.architecture, model, case.candidates))
+        server.append(confidences(task.network, sent, case.candidates))
+        clients.append(confidences(task.network, model, case.candidates))
     return {"server": torch.stack(server), "client": torch.stack(clients), "inside": inside}
-
-
-def defended_client(task: Task, state: State, training: LocalTraining) -> Train:
-    """A client as the plan has it."""
-    around = task.defence.training
-    if around is None:
-        return client(task.architecture, state, training)
-
-    def train(records: LabelledImages, rng: torch.Generator) -> State:
-        batch = PrivateBatch(records.images, records.labels, ("",) * len(records))
-        return around.train(task.model, state, batch, replace(training, images=len(records)), rng)[0]
-
-    return train
 
 
 def joined(task: Task, before: State, sent: Sequence[State], rng: torch.Generator) -> State:

@@ -20,15 +20,15 @@ from fluoroscope.attacks.gradient_inversion.label_handling import Optimised
 from fluoroscope.attacks.gradient_inversion.objective import Objective
 from fluoroscope.cells import CellContext, Result
 from fluoroscope.data import Request, load
-from fluoroscope.federation.local_training import client_mode
-from fluoroscope.models import build
+from fluoroscope.models import Architecture
+from fluoroscope.models.modes import client_mode
 from fluoroscope.rng import generator
 from fluoroscope.scores.baselines import random_image
 from fluoroscope.scores.intervals import bootstrap_mean
 from fluoroscope.scores.similarity import mse, ssim
 from fluoroscope.studies.p4.variance_gaussian import VarianceGaussian
 from fluoroscope.threat_models import THREATS
-from fluoroscope.types import Architecture, LocalTraining, Observation, PrivateBatch, Reconstruction, Sgd
+from fluoroscope.types import LocalTraining, Observation, PrivateBatch, Reconstruction, Sgd
 
 SIDE = 32
 SHOWN = 4
@@ -132,7 +132,7 @@ def gradients(model: str, classes: int, victims: PrivateBatch, seed: int) -> lis
     """What P4's client sends: the gradient itself, once for each image. An SGD step of lr 1, and exactly that."""
     architecture = Architecture(model, victims.images.shape[1], classes, victims.images.shape[-1])
     training = LocalTraining(Sgd(1.0), images=1, batch_size=1)
-    network = client_mode(build(architecture, seed), training)
+    network = client_mode(architecture.build(seed), training)
     buffers = {name: value.clone() for name, value in network.named_buffers()}
     parameters = dict(network.named_parameters())
     state = {name: value.detach() for name, value in parameters.items()}

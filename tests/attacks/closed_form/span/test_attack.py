@@ -11,11 +11,11 @@ from fluoroscope.attacks.common.engine import Budget
 from fluoroscope.data import Request, load
 from fluoroscope.errors import Unsupported
 from fluoroscope.federation.local_training import local_training
-from fluoroscope.models import build
+from fluoroscope.models import Architecture
 from fluoroscope.scores.matching import match
 from fluoroscope.scores.similarity import mse, mse_matrix, ssim
 from fluoroscope.threat_models import THREATS, observe
-from fluoroscope.types import Architecture, LocalTraining, Observation, PrivateBatch, Sgd, UpdateRecord
+from fluoroscope.types import LocalTraining, Observation, PrivateBatch, Sgd, UpdateRecord
 
 
 def rng() -> torch.Generator:
@@ -29,7 +29,7 @@ def batch(images: int, size: int = 64) -> PrivateBatch:
 def observed(victims: PrivateBatch, training: LocalTraining, model: str = "resnet18") -> Observation:
     size = victims.images.shape[-1]
     architecture = Architecture(model, 1, 2, size)
-    network = build(architecture)
+    network = architecture.build()
     state = {name: value.detach().clone() for name, value in network.state_dict().items()}
     after = local_training(network, state, victims, training, rng()).state
     buffers = {name for name, _ in network.named_buffers()}
@@ -62,8 +62,8 @@ def test_a_batch_of_images_is_recovered():
     seen = observed(victims, LocalTraining(Sgd(0.01), 4, 4))
     (guess,) = Span(budget=Budget(60), restarts=1).run([seen], rng())
     found = match(mse_matrix(guess.images, victims.images), higher_is_better=False)
-    assert seen.prior is not None
-    start = mse(seen.prior.expand_as(victims.images), victims.images)[found.originals]
+    assert seen.public_mean is not None
+    start = mse(seen.public_mean.expand_as(victims.images), victims.images)[found.originals]
     assert len(found.scores) == 4
     assert (found.scores < 0.75 * start).all()
 
@@ -95,7 +95,7 @@ def test_noise_on_the_update_stops_it():
     noised = {name: v + v.std() * torch.randn(v.shape, generator=draws) for name, v in seen.update.items()}
     (guess,) = Span().run([replace(seen, update=noised)], rng())
     assert "noised" in guess.nothing
-    assert torch.equal(guess.images[0], seen.prior)
+    assert torch.equal(guess.images[0], seen.public_mean)
 
 
 def test_a_network_whose_features_are_dense_shows_nothing():

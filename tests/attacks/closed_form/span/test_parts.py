@@ -10,8 +10,7 @@ from fluoroscope.attacks.closed_form.span.layers import Layer, layers
 from fluoroscope.attacks.closed_form.span.row_space import row_space
 from fluoroscope.attacks.closed_form.span.unmixing import unmix
 from fluoroscope.attacks.gradient_inversion.pullback import Statistics
-from fluoroscope.models import build
-from fluoroscope.types import Architecture
+from fluoroscope.models import Architecture
 
 SLIDING = Layer("next", "bn", None, True, (24, 4, 4), (4, 4), (3, 3), (1, 1), (1, 1), (1, 1))
 STRIDED = Layer("first", "bn", None, True, (16, 8, 8), (4, 4), (3, 3), (2, 2), (1, 1), (1, 1))
@@ -129,7 +128,7 @@ def test_one_convolution_back_with_its_scale():
 
 
 def test_layers_of_a_resnet():
-    model = build(Architecture("resnet18", 1, 2, 64)).train()
+    model = Architecture("resnet18", 1, 2, 64).build().train()
     found = {layer.name: layer for layer in layers(model, dict(model.state_dict()), torch.rand(2, 1, 64, 64))}
     assert list(found)[:2] == ["conv1", "layer1.0.conv1"]
     second = found["layer3.0.conv2"]

@@ -41,14 +41,14 @@ def test_several_steps_are_those_of_a_naive_loop(objective, training):
     parts = list(torch.arange(training.images).split(training.batch_size)) * training.epochs
     gradients, steps = [], []
     for state, part in zip(client.states, parts, strict=True):
-        weights = {name: state[name].requires_grad_() for name, _ in client.model.named_parameters()}
+        weights = {name: state[name].requires_grad_() for name, _ in client.setup.model.named_parameters()}
         rest = {name: value.clone() for name, value in state.items() if name not in weights}
-        with measured(client.model) as found:
-            predicted = functional_call(client.model, weights | rest, (images[part],))
+        with measured(client.setup.model) as found:
+            predicted = functional_call(client.setup.model, weights | rest, (images[part],))
         loss = torch.nn.functional.cross_entropy(predicted, logits[part].softmax(1))
         gradients.append(torch.autograd.grad(loss, list(weights.values()), create_graph=True))
         steps.append(found)
-    counts = values_per_channel(client.model, torch.zeros(len(parts[0]), 1, 28, 28, dtype=torch.float64))
+    counts = values_per_channel(client.setup.model, torch.zeros(len(parts[0]), 1, 28, 28, dtype=torch.float64))
     ours = averaged(steps, [len(part) for part in parts], 0.1, counts)
     weight = 0.5 * training.images
     expected = weight * mismatch(ours, client.statistics) + sum(

@@ -12,9 +12,9 @@ from fluoroscope.attacks.gradient_inversion.simulated_clients.dispatch import cl
 from fluoroscope.attacks.gradient_inversion.simulated_clients.unrolled import Unrolled
 from fluoroscope.errors import Unsupported
 from fluoroscope.federation.local_training import local_training
-from fluoroscope.models import build
+from fluoroscope.models import Architecture
 from fluoroscope.threat_models import THREATS, observe
-from fluoroscope.types import Adam, Architecture, LocalTraining, Observation, PrivateBatch, Sgd, UpdateRecord
+from fluoroscope.types import Adam, LocalTraining, Observation, PrivateBatch, Sgd, UpdateRecord
 
 OBJECTIVES = {
     "statistics": Objective(batchnorm_weight=0.5),
@@ -34,7 +34,7 @@ def batch(n: int) -> PrivateBatch:
 
 def seen(n: int, training: LocalTraining | None = None) -> Observation:
     architecture = Architecture("small-cnn", 1, 2, 28)
-    model, training = build(architecture), training or LocalTraining(Sgd(0.1), n, n)
+    model, training = architecture.build(), training or LocalTraining(Sgd(0.1), n, n)
     before = {name: value.detach().clone() for name, value in model.state_dict().items()}
     after = local_training(model, before, batch(n), training, rng()).state
     names = {name for name, _ in model.named_buffers()}
@@ -45,7 +45,7 @@ def seen(n: int, training: LocalTraining | None = None) -> Observation:
 @pytest.mark.parametrize("name", list(OBJECTIVES))
 def test_the_gradient_is_the_derivative(name):
     client = OneStep(seen(2), OBJECTIVES[name])
-    client.model.double()
+    client.setup.model.double()
     client.state = {k: v.double() if v.is_floating_point() else v for k, v in client.state.items()}
     client.seen = {k: v.double() for k, v in client.seen.items()}
     client.statistics = {k: type(v)(*(x.double() for x in v)) for k, v in client.statistics.items()}

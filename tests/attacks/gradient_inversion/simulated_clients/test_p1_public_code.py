@@ -15,16 +15,15 @@ from fluoroscope.attacks.gradient_inversion.simulated_clients.p1_public_code imp
     P1PublicCodeClient,
 )
 from fluoroscope.errors import Unsupported
-from fluoroscope.models import build
 from fluoroscope.threat_models import THREATS
 from tests.attacks.gradient_inversion.observations import seen, victim
 
 
 def transcript(observation, images, logits):
     """Image and label gradients as the public code gets them: by `backward()`, twice, into the same `.grad`."""
-    network = build(observation.architecture)
+    network = observation.architecture.build()
     network.load_state_dict({**observation.state_before, **observation.buffers_before})
-    updated = build(observation.architecture)
+    updated = observation.architecture.build()
     after = {name: value + observation.update[name] for name, value in observation.state_before.items()}
     updated.load_state_dict(after | observation.buffers_after)
     images, logits = images.clone().requires_grad_(), logits.clone().requires_grad_()

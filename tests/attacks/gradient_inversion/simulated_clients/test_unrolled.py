@@ -16,9 +16,9 @@ from fluoroscope.attacks.gradient_inversion.regularisers import SquaredNorm, Tot
 from fluoroscope.attacks.gradient_inversion.simulated_clients.unrolled import Unrolled
 from fluoroscope.errors import Unsupported
 from fluoroscope.federation.local_training import local_training
-from fluoroscope.models import build
+from fluoroscope.models import Architecture
 from fluoroscope.threat_models import THREATS, observe
-from fluoroscope.types import Adam, Architecture, LocalTraining, Observation, PrivateBatch, Sgd, UpdateRecord
+from fluoroscope.types import Adam, LocalTraining, Observation, PrivateBatch, Sgd, UpdateRecord
 
 BOTH = Objective(LayerL2(), 2.0, 0.5, (TotalVariation(0.1), SquaredNorm(0.2)))
 ROUNDS = {
@@ -40,7 +40,7 @@ def batch(n: int, channels: int = 1) -> PrivateBatch:
 
 def seen(training: LocalTraining, model: str = "small-cnn", channels: int = 1, size: int = 28) -> Observation:
     architecture = Architecture(model, channels, 2, size)
-    network = build(architecture)
+    network = architecture.build()
     before = {name: value.detach().clone() for name, value in network.state_dict().items()}
     after = local_training(network, before, batch(training.images, channels), training, rng()).state
     names = {name for name, _ in network.named_buffers()}
@@ -50,7 +50,7 @@ def seen(training: LocalTraining, model: str = "small-cnn", channels: int = 1, s
 
 def in_double(client):
     """The same client in float64, so that differences can be taken."""
-    client.model.double()
+    client.setup.model.double()
     client.state = {k: v.double() if v.is_floating_point() else v for k, v in client.state.items()}
     client.seen = {k: v.double() for k, v in client.seen.items()}
     client.statistics = {k: type(v)(*(x.double() for x in v)) for k, v in client.statistics.items()}
@@ -92,7 +92,7 @@ def test_the_value_is_that_of_a_naive_loop():
     training = LocalTraining(Sgd(0.1), 3, 2)
     client = in_double(Unrolled(seen(training), replace(BOTH, regularisers=())))
     images, logits = guess(3)
-    network = build(Architecture("small-cnn", 1, 2, 28)).double()
+    network = Architecture("small-cnn", 1, 2, 28).build().double()
     network.load_state_dict(client.state)
     network.train()
     optimiser = torch.optim.SGD(network.parameters(), 0.1)
@@ -102,7 +102,7 @@ def test_the_value_is_that_of_a_naive_loop():
         optimiser.step()
     after = network.state_dict()
     gaps = [(client.state[k] - after[k]) / (0.1 * 2) - value for k, value in client.seen.items()]
-    counts = values_per_channel(client.model, torch.zeros(2, 1, 28, 28, dtype=torch.float64))
+    counts = values_per_channel(client.setup.model, torch.zeros(2, 1, 28, 28, dtype=torch.float64))
     ours = recovered(client.state, after, 1 - 0.9**2, counts)
     gaps_of_statistics = [a - b for k, pair in client.statistics.items() for a, b in zip(ours[k], pair, strict=True)]
     expected = 2.0 * sum(gap.norm() for gap in gaps) + 3 * 0.5 * sum(gap.norm() for gap in gaps_of_statistics)
@@ -119,7 +119,7 @@ def test_the_steps_statistics_are_those_in_the_buffers(name):
         state, steps = client._trained(images, logits.softmax(1))
     assert len(steps) == training.steps
     first = min(training.batch_size, training.images)
-    counts = values_per_channel(client.model, torch.zeros(first, 1, 28, 28, dtype=torch.float64))
+    counts = values_per_channel(client.setup.model, torch.zeros(first, 1, 28, 28, dtype=torch.float64))
     sizes = [len(part) for part in images.split(training.batch_size)] * training.epochs
     found = averaged(steps, sizes, training.batchnorm_momentum, counts)
     expected = recovered(client.state, state, 1 - (1 - training.batchnorm_momentum) ** training.steps, counts)
@@ -143,7 +143,7 @@ def test_networks_without_buffers_and_with_dropout(model):
     training = LocalTraining(Sgd(0.01), 2, 1)
     images = torch.rand(2, 1, size, size, generator=rng(5))
     architecture = Architecture(model, 1, 2, size)
-    network = build(architecture)
+    network = architecture.build()
     before = {name: value.detach().clone() for name, value in network.state_dict().items()}
     private = PrivateBatch(images, torch.tensor([0, 1]), ("a", "b"))
     after = local_training(network, before, private, training, rng()).state

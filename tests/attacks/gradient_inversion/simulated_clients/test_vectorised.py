@@ -29,14 +29,14 @@ def rng(seed: int = 0) -> torch.Generator:
 
 
 def doubled(client):
-    client.model.double()
+    client.setup.model.double()
     client.state = {k: v.double() if v.is_floating_point() else v for k, v in client.state.items()}
     client.seen = {k: v.double() for k, v in client.seen.items()}
     return client
 
 
 def points(clients, rows: int):
-    shape, classes = clients[0].shape, clients[0].classes
+    shape, classes = clients[0].setup.shape, clients[0].setup.outputs
     images = torch.rand(rows, *shape, generator=rng(1), dtype=torch.float64)
     return images, torch.randn(rows, shape[0], classes, generator=rng(2), dtype=torch.float64)
 
@@ -90,7 +90,7 @@ def test_what_cannot_be_vectorised_is_known():
     assert not can_vectorise(client_for(seen(victim(2, 32), "small-cnn"), OBJECTIVES["squared-l2"]))
     assert not can_vectorise(client_for(seen(victim(2)), Objective(regularisers=(TotalVariation(1.0),))))
     with_dropout = client_for(seen(victim(2)), OBJECTIVES["squared-l2"])
-    with_dropout.model.add_module("dropout", torch.nn.Dropout(0.5))
+    with_dropout.setup.model.add_module("dropout", torch.nn.Dropout(0.5))
     assert not can_vectorise(with_dropout)
 
 

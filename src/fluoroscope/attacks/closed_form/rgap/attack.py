@@ -9,12 +9,11 @@ from torch.func import functional_call, grad
 
 from fluoroscope.attacks.closed_form.rgap.recover import recover
 from fluoroscope.attacks.common.checkpoint import Checkpoint
+from fluoroscope.attacks.common.setup import SIMULATION, Setup
 from fluoroscope.attacks.gradient_inversion.distances import Cosine
+from fluoroscope.attacks.gradient_inversion.evidence import direction, is_one_gradient
 from fluoroscope.errors import Unsupported
-from fluoroscope.federation.local_training import client_mode
-from fluoroscope.models import build
-from fluoroscope.threat_models.needs import require
-from fluoroscope.types import Capability, Observation, Reconstruction, Sgd
+from fluoroscope.types import Capability, CrossEntropy, Observation, Reconstruction
 
 
 @dataclass(frozen=True)
@@ -25,7 +24,7 @@ class RGap:
 
     @property
     def needs(self) -> frozenset[Capability]:
-        return frozenset({Capability.ARCHITECTURE, Capability.TRAINING, Capability.GLOBAL_STATE, Capability.UPDATE})
+        return SIMULATION | {Capability.UPDATE}
 
     def run(
         self,
@@ -37,31 +36,24 @@ class RGap:
         """Every observation by itself, in a fraction of a second."""
         found = []
         for i, observation in enumerate(observations):
-            require(self.name, observation, sorted(self.needs))
             found.append(self._one(observation))
             on_iteration(i, len(observations))
         return found
 
     def _one(self, observation: Observation) -> Reconstruction:
-        architecture, training, state, update = (
-            observation.architecture,
-            observation.training,
-            observation.state_before,
-            observation.update,
-        )
-        assert architecture is not None
-        assert training is not None
-        assert state is not None
-        assert update is not None
-        if (training.images, training.steps) != (1, 1) or not isinstance(training.optimiser, Sgd):
+        setup = Setup.of(observation, self.needs, self.name)
+        training, state = setup.training, setup.state
+        plain = isinstance(training.loss, CrossEntropy) and training.loss.plain
+        if (training.images, training.steps) != (1, 1) or not is_one_gradient(training) or not plain:
             raise Unsupported(
                 f"{self.name} inverts one step of Sgd on one image, and this client made {training.steps} of "
-                f"{type(training.optimiser).__name__} on {training.images}: use an optimisation attack, such as "
-                "inverting-gradients."
+                f"{type(training.optimiser).__name__} on {training.images}; its decay, clipping and loss must be plain "
+                "too. Use an optimisation attack, such as inverting-gradients."
             )
-        model = client_mode(build(architecture), training)
-        seen = {name: update[name] / -training.optimiser.lr for name, _ in model.named_parameters()}
-        image, label = recover(model, state, seen, (architecture.channels, architecture.size, architecture.size))
+        if set(setup.update) != {name for name, _ in setup.model.named_parameters()}:
+            raise Unsupported(f"{self.name} needs every layer's update, and some were not trained or not sent.")
+        model, seen = setup.model, direction(setup)
+        image, label = recover(model, state, seen, setup.network.input_shape)
 
         def loss(parameters: dict[str, Tensor]) -> Tensor:
             return nn.functional.cross_entropy(functional_call(model, parameters, (image,)), torch.tensor([label]))

@@ -86,7 +86,7 @@ class Span:
             target = client.target(rng)
         except ShowsNothing as reason:
             return Reconstruction(prior, None, math.inf, nothing=str(reason))
-        wider = client.shape[-1] / SIZE
+        wider = max(client.shape[1:]) / SIZE
         weights = replace(self.weights, variation=self.weights.variation * wider, colour=self.weights.colour * wider)
         objective = FeatureObjective(client, target, weights)
         start, reached = prior.repeat(len(target.maps), 1, 1, 1), []

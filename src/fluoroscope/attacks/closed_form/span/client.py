@@ -12,12 +12,12 @@ from fluoroscope.attacks.closed_form.span.layers import Layer, layers
 from fluoroscope.attacks.closed_form.span.row_space import row_space
 from fluoroscope.attacks.closed_form.span.target import Target
 from fluoroscope.attacks.closed_form.span.unmixing import unmix
-from fluoroscope.attacks.common.batch_statistics import recovered, values_per_channel
+from fluoroscope.attacks.common.setup import Setup
+from fluoroscope.attacks.gradient_inversion.evidence import statistics
 from fluoroscope.attacks.gradient_inversion.pullback import Statistics
 from fluoroscope.errors import Unsupported
-from fluoroscope.federation.local_training import client_mode
-from fluoroscope.models import build
-from fluoroscope.types import LocalTraining, Observation, Sgd
+from fluoroscope.models.modes import named_buffers
+from fluoroscope.types import Capability, LocalTraining, Observation, OneGradient, Sgd
 
 REMEDY = "Use an optimisation attack, such as epochwise or inverting-gradients."
 
@@ -30,17 +30,14 @@ class Client:
     """One observation of one epoch of SGD."""
 
     def __init__(self, observation: Observation) -> None:
-        architecture, training = observation.architecture, observation.training
-        assert architecture is not None
-        assert training is not None
-        assert observation.update is not None
+        setup = Setup.of(observation, {Capability.UPDATE}, "span")
+        training = setup.training
         _check(training)
-        self.shape = (architecture.channels, architecture.size, architecture.size)
-        self._training, self._update = training, observation.update
-        self._model = client_mode(build(architecture), training).requires_grad_(False)
-        self._state = {**(observation.state_before or {}), **(observation.buffers_before or {})}
+        self.shape = setup.network.input_shape
+        self._training, self._update = training, setup.update
+        self._model, self._state = setup.model.requires_grad_(False), dict(setup.state)
         self._layers = layers(self._model, self._state, torch.rand((2, *self.shape), generator=torch.Generator()))
-        self._statistics = _statistics(observation, self._model, self.shape)
+        self._statistics = statistics(setup, alone=False)
         # What the buffers say of one step is exact. Else an image that is a batch of its own is normalised by itself.
         self._alone = min(training.batch_size, training.images) == 1 and (training.steps > 1 or not self._statistics)
         if not self._alone:
@@ -69,7 +66,7 @@ class Client:
     def target(self, rng: torch.Generator) -> Target:
         """The features of the client's images at the first convolution whose update shows them."""
         for layer in self._layers:
-            if not (layer.slides and layer.sparse):
+            if not (layer.slides and layer.sparse and f"{layer.name}.weight" in self._update):
                 continue
             span = self._span(layer)
             basis = None if span is None else feature_maps(span, layer, self._training.images, rng)
@@ -83,7 +80,8 @@ class Client:
 
     def _further(self, layer: Layer, maps: Tensor) -> Target:
         """One convolution further towards the pixels, where that is possible."""
-        source = next((other for other in self._layers if other.name == layer.fed_by), None)
+        known_weights = (other for other in self._layers if f"{other.name}.weight" in self._update)
+        source = next((other for other in known_weights if other.name == layer.fed_by), None)
         span = None if source is None else self._span(source)
         known = source is not None and source.norm in self._statistics and self._training.steps == 1
         if source is None or source.norm is None or span is None or not known:
@@ -117,7 +115,7 @@ class Client:
             self._model.get_submodule(name).register_forward_pre_hook(partial(measure, name))
             for name in self._statistics
         ]
-        buffers = {name: self._state[name].clone() for name, _ in self._model.named_buffers()}
+        buffers = named_buffers(self._model, self._state)
         try:
             functional_call(self._model, {**self._state, **buffers}, (images,))
         except _Reached:
@@ -134,23 +132,11 @@ class _Reached(Exception):
 
 def _check(training: LocalTraining) -> None:
     optimiser = training.optimiser
-    if training.epochs > 1 or not isinstance(optimiser, Sgd) or optimiser.weight_decay:
+    decayed = isinstance(optimiser, Sgd) and optimiser.weight_decay
+    if training.passes > 1 or not isinstance(optimiser, Sgd | OneGradient) or decayed:
         raise Unsupported(
             "span needs one epoch of SGD without weight decay: any other update is not a sum of its images' gradients; "
-            f"this client ran {training.epochs} epochs of {optimiser}. {REMEDY}"
+            f"this client ran {training.passes} epochs of {optimiser}. {REMEDY}"
         )
     if training.batchnorm != "train":
         raise Unsupported(f"span reads what BatchNorm in training mode leaves in an update. {REMEDY}")
-
-
-def _statistics(observation: Observation, model: nn.Module, shape: tuple[int, int, int]) -> dict[str, Statistics]:
-    """What each BatchNorm layer saw: exact for one step, the steps' weighted mean for several; empty when withheld."""
-    training, before, after = observation.training, observation.buffers_before, observation.buffers_after
-    assert training is not None
-    if before is None or after is None:
-        return {}
-    batch = min(training.batch_size, training.images)
-    counts = values_per_channel(model, torch.zeros(batch, *shape))
-    # r_T = (1-m)^T r_0 + m sum_t (1-m)^(T-t) s_t: the weights of the steps add up to 1 - (1-m)^T.
-    momentum = 1 - (1 - training.batchnorm_momentum) ** training.steps
-    return recovered(before, after, momentum, counts)

@@ -8,14 +8,14 @@ from fluoroscope.attacks.gradient_inversion.pullback.autograd import AutogradPul
 from fluoroscope.attacks.gradient_inversion.pullback.contract import Pullback, Statistics, Tape
 from fluoroscope.attacks.gradient_inversion.pullback.tangent import TangentPullback, TangentTape
 from fluoroscope.errors import Unsupported
-from fluoroscope.types import State
+from fluoroscope.types import Loss, State
 
 
 class ChosenPullback:
     """Tangent sweeps, or autograd where an operation has no rule."""
 
-    def __init__(self, model: nn.Module) -> None:
-        self._tangent, self._autograd = TangentPullback(model), AutogradPullback(model)
+    def __init__(self, model: nn.Module, loss: Loss) -> None:
+        self._tangent, self._autograd = TangentPullback(model, loss), AutogradPullback(model, loss)
 
     def forward(self, state: State, images: Tensor, labels: Tensor) -> Tape:
         try:
@@ -32,6 +32,6 @@ class ChosenPullback:
         return self._autograd.backward(tape, gradients, statistics)
 
 
-def pullback_for(model: nn.Module) -> Pullback[Tape]:
+def pullback_for(model: nn.Module, loss: Loss) -> Pullback[Tape]:
     """The pullback for a module in the client's mode; which one it is shows at the first batch's shape."""
-    return ChosenPullback(model)
+    return ChosenPullback(model, loss)

@@ -14,6 +14,7 @@ from fluoroscope.attacks.gradient_inversion.pullback.contract import Statistics
 from fluoroscope.attacks.gradient_inversion.pullback.rules.op import Op
 from fluoroscope.attacks.gradient_inversion.pullback.tracing import Program, Tracer
 from fluoroscope.errors import Unsupported
+from fluoroscope.models.modes import named_buffers
 from fluoroscope.types import State
 
 
@@ -58,7 +59,7 @@ class StatisticsPullback:
 
     def _forward_autograd(self, state: State, images: Tensor) -> _AutogradTape:
         values = {name: state[name].detach() for name, _ in self._model.named_parameters()}
-        values |= {name: state[name].detach().clone() for name, _ in self._model.named_buffers()}
+        values |= named_buffers(self._model, state)
         with torch.enable_grad(), measured(self._model) as live:
             images = images.requires_grad_()
             functional_call(self._model, values, (images,))

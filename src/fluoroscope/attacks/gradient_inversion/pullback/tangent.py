@@ -15,10 +15,10 @@ from torch import Tensor, nn
 
 from fluoroscope.attacks.gradient_inversion.pullback import sweeps
 from fluoroscope.attacks.gradient_inversion.pullback.contract import Statistics, Tape
-from fluoroscope.attacks.gradient_inversion.pullback.rules.loss import CrossEntropy
+from fluoroscope.attacks.gradient_inversion.pullback.rules.loss import LossRule, loss_rule
 from fluoroscope.attacks.gradient_inversion.pullback.rules.op import Op
 from fluoroscope.attacks.gradient_inversion.pullback.tracing import Program, Tracer
-from fluoroscope.types import State
+from fluoroscope.types import CrossEntropy, Loss, State
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,23 +27,23 @@ class TangentTape(Tape):
 
     program: Program
     ops: tuple[Op, ...]
-    objective: CrossEntropy
+    objective: LossRule
     images: Tensor
 
 
 class TangentPullback:
     """For a module whose operations all have a rule; `forward` raises Unsupported for any other."""
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: nn.Module, loss: Loss | None = None) -> None:
         """`model` gives the architecture in the client's mode; it is copied, so what becomes of it does not matter."""
-        self._tracer = Tracer(model)
+        self._tracer, self._loss = Tracer(model), loss or CrossEntropy()
 
     @torch.no_grad()
     def forward(self, state: State, images: Tensor, labels: Tensor) -> TangentTape:
         """Two sweeps: a training step without its update."""
         program = self._tracer.program(state, images)
         ops, logits = sweeps.forward(program, state, images.detach())
-        objective = CrossEntropy(logits, labels.detach())
+        objective = loss_rule(self._loss, logits, labels.detach())
         found = sweeps.backward(program, ops, objective.backward())
         names = self._tracer.parameters
         gradients = {name: found[name] if name in found else torch.zeros_like(state[name]) for name in names}

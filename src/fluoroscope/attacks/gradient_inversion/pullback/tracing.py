@@ -71,7 +71,8 @@ class Tracer:
             logits: Tensor = functional_call(self._model, dict(zip(self._names, values, strict=True)), (batch,))
             return logits
 
-        values = [state[name].detach() for name in self._names]
+        known = {**dict(self._model.named_buffers()), **state}  # some buffers are in no state dict
+        values = [known[name].detach() for name in self._names]
         try:
             with torch.no_grad():  # fake tensors: nothing is computed, and no buffer is changed
                 traced = make_fx(functionalize(network), tracing_mode="fake")(values, images.detach())

@@ -39,7 +39,7 @@ def blocks(observations: Sequence[Observation], objective: AnyObjective) -> list
     kinds: dict[object, list[int]] = {}
     fit: dict[object, bool] = {}
     for i, observation in enumerate(observations):
-        kind = (observation.architecture, observation.training)
+        kind = (observation.network, observation.training)
         if kind not in fit:
             fit[kind] = can_vectorise(client_for(observation, objective))
         kinds.setdefault(kind if fit[kind] else i, []).append(i)

@@ -11,13 +11,12 @@ import torch
 from torch import Tensor
 
 from fluoroscope.attacks.common.batch_statistics import averaged, mismatch, values_per_channel
-from fluoroscope.attacks.gradient_inversion.evidence import batch_shape, direction, statistics
+from fluoroscope.attacks.common.setup import Setup
+from fluoroscope.attacks.gradient_inversion.evidence import direction, statistics
 from fluoroscope.attacks.gradient_inversion.objective import Objective
 from fluoroscope.attacks.gradient_inversion.pullback import Statistics, StatisticsPullback, pullback_for
 from fluoroscope.attacks.gradient_inversion.row_layout import ObjectiveAndGradients
-from fluoroscope.federation.local_training import client_mode
-from fluoroscope.models import build
-from fluoroscope.threat_models.needs import require
+from fluoroscope.federation.local_training import guessed_schedule
 from fluoroscope.types import Capability, Observation
 
 
@@ -29,39 +28,31 @@ class Interpolated:
     """
 
     def __init__(self, observation: Observation, objective: Objective) -> None:
-        require("a round between two states", observation, sorted(objective.needs | {Capability.UPDATE}))
-        architecture, training = observation.architecture, observation.training
-        assert architecture is not None
-        assert training is not None
         self.objective = objective
-        self.training = training
-        self.shape = (training.images, architecture.channels, architecture.size, architecture.size)
-        self.classes = architecture.classes
-        self.model = client_mode(build(architecture), training)
-        before, update = observation.state_before or {}, observation.update or {}
+        self.setup = Setup.of(observation, objective.needs | {Capability.UPDATE}, "a round between two states")
+        self.training, steps, update = self.setup.training, self.setup.training.steps, self.setup.update
         self.states = [
-            {name: value + t / training.steps * update.get(name, 0) for name, value in before.items()}
-            | dict(observation.buffers_before or {})
-            for t in range(training.steps)
+            {n: value + t / steps * update[n] if n in update else value for n, value in self.setup.state.items()}
+            for t in range(steps)
         ]
-        self.seen = direction(observation, self.model) if objective.distance else {}
+        self.seen = direction(self.setup) if objective.distance else {}
         self.statistics: dict[str, Statistics] = {}
         if objective.batchnorm_weight:
-            self.statistics = statistics(observation, self.model, alone=objective.distance is None)
-        self._counts = values_per_channel(self.model, torch.zeros(batch_shape(observation)))
-        self._whole = pullback_for(self.model)
-        self._only_statistics = StatisticsPullback(self.model)
+            self.statistics = statistics(self.setup, alone=objective.distance is None)
+        self._counts = values_per_channel(self.setup.model, torch.zeros(self.setup.batch_shape))
+        self._whole = pullback_for(self.setup.model, self.training.loss)
+        self._only_statistics = StatisticsPullback(self.setup.model)
 
     def evaluate(self, images: Tensor, logits: Tensor) -> ObjectiveAndGradients:
         """The objective, and its gradients with respect to the images and to the logits of the soft labels."""
         leaf, soft = images.detach().requires_grad_(), logits.detach().requires_grad_()
         with torch.enable_grad():
-            labels = soft.softmax(1)
+            labels = self.training.loss.soft(soft)
             penalty = torch.stack(
                 [leaf.sum() * 0, *(regulariser(leaf) for regulariser in self.objective.regularisers)]
             ).sum()
         (to_images,) = torch.autograd.grad(penalty, leaf)
-        parts = list(torch.split(torch.arange(len(images)), self.training.batch_size)) * self.training.epochs
+        parts = guessed_schedule(self.training)
         value, pulled = self._steps([images[part] for part in parts], [labels.detach()[part] for part in parts])
         to_images, to_labels = to_images.clone(), torch.zeros_like(logits)
         for part, (to_x, to_y) in zip(parts, pulled, strict=True):
@@ -97,7 +88,7 @@ class Interpolated:
                 terms.append(self.objective.distance_weight * self.objective.distance(leaves, list(self.seen.values())))
             if self.statistics:
                 ours = averaged(live, sizes, self.training.batchnorm_momentum, self._counts)
-                terms.append(self.shape[0] * self.objective.batchnorm_weight * mismatch(ours, self.statistics))
+                terms.append(self.setup.shape[0] * self.objective.batchnorm_weight * mismatch(ours, self.statistics))
             value = torch.stack(terms).sum()
         found = list(torch.autograd.grad(value, [*leaves, *flat]))
         back = iter(found[len(leaves) :])

@@ -13,18 +13,18 @@ which an architecture of one channel does not have; its 40000 iterations.
 from dataclasses import dataclass, field
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.func import functional_call
 
 from fluoroscope.attacks.common.batch_statistics import mismatch
 from fluoroscope.attacks.common.measuring import measured
+from fluoroscope.attacks.common.setup import SIMULATION, Setup
 from fluoroscope.attacks.gradient_inversion.evidence import gives_statistics
 from fluoroscope.attacks.gradient_inversion.pullback.contract import Statistics
 from fluoroscope.attacks.gradient_inversion.regularisers import Regulariser
 from fluoroscope.attacks.gradient_inversion.row_layout import ObjectiveAndGradients
 from fluoroscope.errors import Unsupported
-from fluoroscope.federation.local_training import client_mode
-from fluoroscope.models import build
+from fluoroscope.models.modes import named_buffers
 from fluoroscope.types import Capability, Observation
 
 
@@ -60,32 +60,27 @@ class P1PublicCode:
 
     @property
     def needs(self) -> frozenset[Capability]:
-        known = {Capability.ARCHITECTURE, Capability.TRAINING, Capability.GLOBAL_STATE}
-        return frozenset(known | {Capability.UPDATE, Capability.BUFFERS})
+        return SIMULATION | {Capability.UPDATE, Capability.BUFFERS}
 
 
 class P1PublicCodeClient:
     """One observation as the public code looks at it."""
 
     def __init__(self, observation: Observation, objective: P1PublicCode) -> None:
-        architecture, training = observation.architecture, observation.training
-        assert architecture is not None
-        assert training is not None
         self.objective = objective
-        self.shape = (training.images, architecture.channels, architecture.size, architecture.size)
-        self.classes = architecture.classes
-        self.model = client_mode(build(architecture), training)
+        self.setup = Setup.of(observation, objective.needs, "p1-reference")
+        training, self._loss = self.setup.training, self.setup.training.loss
         before, after = observation.buffers_before or {}, observation.buffers_after or {}
         weights, update = observation.state_before or {}, observation.update or {}
-        self.state = {**weights, **before}
+        self.state = self.setup.state
         self.updated = {**{name: weights[name] + change for name, change in update.items()}, **after}
         momentum = training.batchnorm_momentum
         layers = [name.removesuffix(".running_mean") for name in before if name.endswith(".running_mean")]
         if not gives_statistics(observation):
             raise Unsupported(
-                f"P1's public code compares BatchNorm statistics, and a client that trains {architecture.name} with "
-                f"BatchNorm in mode {training.batchnorm!r} gives none away: choose an attack on the update, such as "
-                "inverting-gradients."
+                "P1's public code compares BatchNorm statistics, and a client that trains "
+                f"{self.setup.network.name} with BatchNorm in mode {training.batchnorm!r} gives none away: choose an "
+                "attack on the update, such as inverting-gradients."
             )
 
         def demixed(name: str) -> Tensor:  # P1 eqs 3 and 4, solved for the batch as if there had been one
@@ -100,9 +95,9 @@ class P1PublicCodeClient:
         with torch.enable_grad():
             images, logits = images.detach().requires_grad_(), logits.detach().requires_grad_()
             predicted = self._run(self.state, images)
-            with measured(self.model) as found:
+            with measured(self.setup.model) as found:
                 self._run(self.updated, images)
-            terms = [nn.functional.cross_entropy(predicted, logits.softmax(1))]
+            terms = [self._loss(predicted, self._loss.soft(logits))]
             terms += [self.objective.batchnorm_weight * mismatch(found, self.statistics)]
             terms += [regulariser(images) for regulariser in self.objective.regularisers]
             value = torch.stack(terms).sum()
@@ -110,7 +105,7 @@ class P1PublicCodeClient:
         return value.detach(), to_images, to_logits
 
     def _run(self, state: dict[str, Tensor], images: Tensor) -> Tensor:
-        buffers = {name: state[name].clone() for name, _ in self.model.named_buffers()}  # training mode moves them
-        predicted = functional_call(self.model, state | buffers, (images,))
+        buffers = named_buffers(self.setup.model, state)  # training mode moves them
+        predicted = functional_call(self.setup.model, state | buffers, (images,))
         assert isinstance(predicted, Tensor)
         return predicted

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import TypeGuard
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.func import functional_call, grad, grad_and_value, vmap
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
@@ -22,7 +22,7 @@ def can_vectorise(client: object) -> TypeGuard[OneStep]:
     if not isinstance(client, OneStep) or client.objective.distance is None or client.objective.batchnorm_weight:
         return False
     unfit = (_BatchNorm, _DropoutNd)
-    return not any(isinstance(layer, unfit) and layer.training for layer in client.model.modules())
+    return not any(isinstance(layer, unfit) and layer.training for layer in client.setup.model.modules())
 
 
 class Vectorised:
@@ -30,7 +30,8 @@ class Vectorised:
 
     def __init__(self, first: OneStep, others: Iterable[Client], owner: Tensor, memory: int) -> None:
         """Row i is a guess at the images of client `owner[i]`; `memory` in bytes bounds the rows evaluated at once."""
-        self._model, self._objective, self._names = first.model, first.objective, list(first.seen)
+        self._model, self._objective, self._names = first.setup.model, first.objective, list(first.seen)
+        self._loss = first.loss
         self._owner = owner
         states, seen = [first.state], [first.seen]
         for client in others:  # of the others only this is kept: their networks are the first one's
@@ -62,9 +63,8 @@ class Vectorised:
         rest = {name: value for name, value in state.items() if name not in parameters}
 
         def loss(parameters: dict[str, Tensor]) -> Tensor:
-            return nn.functional.cross_entropy(
-                functional_call(self._model, parameters | rest, (images,)), logits.softmax(1)
-            )
+            outputs = functional_call(self._model, parameters | rest, (images,))
+            return self._loss(outputs, self._loss.soft(logits))
 
         simulated = grad(loss)(parameters)
         assert self._objective.distance is not None
@@ -90,15 +90,15 @@ def _of(stacked: State, owner: Tensor) -> dict[str, Tensor]:
 
 def _bytes_per_row(client: OneStep) -> int:
     """A double backward pass keeps each activation about eight times over, and each parameter's gradient four."""
-    images = next(iter(client.seen.values())).new_zeros(client.shape)
+    images = next(iter(client.seen.values())).new_zeros(client.setup.shape)
     sizes: list[int] = []
     handles = [
         layer.register_forward_hook(lambda layer, inputs, output: sizes.append(output.numel()))
-        for layer in client.model.modules()
+        for layer in client.setup.model.modules()
         if not list(layer.children())
     ]
     with torch.no_grad():
-        functional_call(client.model, client.state, (images,))
+        functional_call(client.setup.model, client.state, (images,))
     for handle in handles:
         handle.remove()
     parameters = sum(value.numel() for value in client.seen.values())

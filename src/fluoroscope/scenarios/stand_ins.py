@@ -1,0 +1,46 @@
+"""Other patients in the place of a client: several victims, so that a number has an interval."""
+
+from dataclasses import replace
+
+import torch
+
+from fluoroscope.errors import Misconfigured
+from fluoroscope.federation.client_round import client_round
+from fluoroscope.federation.task import Task
+from fluoroscope.types import PrivateBatch, State, UpdateRecord
+
+
+def held_out_indices(task: Task, clients: int, each: int) -> list[list[int]]:
+    """The test images of so many clients with `each` images, every one of another patient, by their place in the set.
+
+    A client's first image is the same however many follow it.
+    """
+    batch = task.images.batch
+    by_patient = {batch.patients[i]: i for i in reversed(task.partition.test)}
+    chosen = sorted(by_patient.values())
+    if len(chosen) < clients * each:
+        raise Misconfigured(
+            f"{clients} clients of {each} held-out images need {clients * each} patients in the test set, which "
+            f"has {len(chosen)}; give a larger data set."
+        )
+    firsts, rest = chosen[:clients], chosen[clients:]
+    others = [rest[i * (each - 1) : (i + 1) * (each - 1)] for i in range(clients)]
+    return [[first, *more] for first, more in zip(firsts, others, strict=True)]
+
+
+def stand_in_round(
+    task: Task,
+    state: State,
+    server_round: int,
+    victims: PrivateBatch,
+    batch_size: int,
+    rng: torch.Generator,
+    client: str,
+) -> UpdateRecord:
+    """What a client with these images alone would send in that round: the plan's strategy and defences behind it."""
+    usual = task.local_training(0, task.round_config(server_round))  # clients differ in their images alone
+    training = replace(usual, images=len(victims), batch_size=batch_size)
+    done = client_round(
+        task.network, state, victims, training, rng, task.defence, server_round=server_round, client=client
+    )
+    return done.record
