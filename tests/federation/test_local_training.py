@@ -6,9 +6,19 @@ import pytest
 import torch
 from torch import nn
 
-from fluoroscope.errors import Unsupported
-from fluoroscope.federation.local_training import local_training, schedule, train_on
-from fluoroscope.types import Adam, LocalTraining, PrivateBatch, Sgd
+from fluoroscope.errors import Misconfigured, Unsupported
+from fluoroscope.federation.local_training import guessed_schedule, local_training, schedule, train_on
+from fluoroscope.types import (
+    Adam,
+    AdamW,
+    CrossEntropy,
+    CustomLoss,
+    LocalTraining,
+    Normalisation,
+    OneGradient,
+    PrivateBatch,
+    Sgd,
+)
 
 
 def network() -> nn.Module:
@@ -52,9 +62,12 @@ def by_hand(model: nn.Module, data: PrivateBatch, training: LocalTraining, optim
     [
         (Sgd(0.1), lambda p: torch.optim.SGD(p, 0.1)),
         (Sgd(0.1, 0.9, 0.01), lambda p: torch.optim.SGD(p, 0.1, momentum=0.9, weight_decay=0.01)),
+        (Sgd(0.1, 0.9, 0.01, True), lambda p: torch.optim.SGD(p, 0.1, 0.9, weight_decay=0.01, nesterov=True)),
         (Adam(0.01), lambda p: torch.optim.Adam(p, 0.01)),
+        (Adam(0.01, (0.8, 0.9), 1e-3, 0.1), lambda p: torch.optim.Adam(p, 0.01, (0.8, 0.9), 1e-3, 0.1)),
+        (AdamW(0.01, weight_decay=0.2), lambda p: torch.optim.AdamW(p, 0.01, weight_decay=0.2)),
     ],
-    ids=["sgd", "sgd-momentum-decay", "adam"],
+    ids=["sgd", "sgd-momentum-decay", "sgd-nesterov", "adam", "adam-decay", "adamw"],
 )
 @pytest.mark.parametrize("mu", [0.0, 0.5])
 def test_equals_the_plain_loop(ours, theirs, mu):
@@ -161,3 +174,111 @@ def test_every_epoch_sees_every_image_once():
     for epoch in (steps[:3], steps[3:]):
         assert torch.cat(epoch).sort().values.tolist() == list(range(10))
     assert not torch.equal(torch.cat(steps[:3]), torch.cat(steps[3:]))
+
+
+@pytest.mark.parametrize("optimiser", [Sgd(0.1, 0.9, 0.01, True), Adam(0.01, weight_decay=0.1), AdamW(0.01)], ids=str)
+def test_the_differentiable_form_takes_the_same_steps(optimiser):
+    model, data = network(), batch()
+    model[4].p = 0.0
+    training = LocalTraining(optimiser, 10, 4, 2, clip_norm=0.5)
+    plain = local_training(model, state(model), data, training, rng()).state
+    batches = [(data.images[chosen], data.labels[chosen]) for chosen in schedule(training, rng())]
+    graph = train_on(model, state(model), batches, training, rng(), create_graph=True).state
+    for name, value in plain.items():
+        torch.testing.assert_close(graph[name].detach(), value, rtol=1e-4, atol=1e-6)
+
+
+def test_one_gradient_is_sent_as_it_is():
+    model, data = network(), batch()
+    model[4].p = 0.0
+    after = local_training(model, state(model), data, LocalTraining(OneGradient(), 10, 10), rng()).state
+    trained = model.train()
+    loss = nn.functional.cross_entropy(trained(data.images), data.labels)
+    for (name, value), gradient in zip(
+        model.named_parameters(), torch.autograd.grad(loss, list(model.parameters())), strict=True
+    ):
+        torch.testing.assert_close(value.detach() - after[name], gradient, rtol=1e-4, atol=1e-6)
+    with pytest.raises(Misconfigured, match="one gradient is one step"):
+        LocalTraining(OneGradient(), 10, 4)
+
+
+def test_clipping_equals_torch_s():
+    model, data = network(), batch()
+    model[4].p = 0.0
+    training = LocalTraining(Sgd(0.1, 0.9), 10, 4, 2, clip_norm=0.3)
+    own = copy.deepcopy(model).train()
+    steps = torch.optim.SGD(own.parameters(), 0.1, 0.9)
+    for chosen in schedule(training, rng()):
+        steps.zero_grad()
+        nn.functional.cross_entropy(own(data.images[chosen]), data.labels[chosen]).backward()
+        torch.nn.utils.clip_grad_norm_(own.parameters(), 0.3)
+        steps.step()
+    got = local_training(model, state(model), data, training, rng()).state
+    for name, value in own.state_dict().items():
+        torch.testing.assert_close(got[name], value, rtol=1e-4, atol=1e-6)
+
+
+def test_a_number_of_steps_in_the_place_of_epochs():
+    training = LocalTraining(Sgd(0.1), 10, 4, max_steps=5)
+    assert (training.steps, training.passes) == (5, 2)
+    sizes = [len(chosen) for chosen in schedule(training, rng())]
+    assert sizes == [4, 4, 2, 4, 4]
+    two = [chosen.tolist() for chosen in guessed_schedule(training)]
+    assert two == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9], [0, 1, 2, 3], [4, 5, 6, 7]]
+
+
+def test_frozen_layers_stay_and_the_rest_trains_as_if_they_had_no_gradient():
+    model, data = network(), batch()
+    model[4].p = 0.0
+    training = LocalTraining(Sgd(0.1, weight_decay=0.1), 10, 4, frozen=("0.*", "1.weight"))
+    got = local_training(model, state(model), data, training, rng()).state
+    own = copy.deepcopy(model).train()
+    own[0].requires_grad_(False)
+    own[1].weight.requires_grad_(False)
+    steps = torch.optim.SGD([p for p in own.parameters() if p.requires_grad], 0.1, weight_decay=0.1)
+    for chosen in schedule(training, rng()):
+        steps.zero_grad()
+        nn.functional.cross_entropy(own(data.images[chosen]), data.labels[chosen]).backward()
+        steps.step()
+    assert torch.equal(got["0.weight"], model.state_dict()["0.weight"])
+    for name, value in own.state_dict().items():
+        torch.testing.assert_close(got[name], value, rtol=1e-5, atol=1e-6)
+    with pytest.raises(Misconfigured, match=r"no parameter is named 'layer9\.\*'"):
+        local_training(model, state(model), data, LocalTraining(Sgd(0.1), 10, 4, frozen=("layer9.*",)), rng())
+    with pytest.raises(Misconfigured, match="leaves nothing to train"):
+        local_training(model, state(model), data, LocalTraining(Sgd(0.1), 10, 4, frozen=("*",)), rng())
+
+
+def test_normalised_pixels_are_what_the_network_sees():
+    model, data = network(), batch()
+    model[4].p = 0.0
+    norm = Normalisation((0.4,), (0.2,))
+    inside = local_training(model, state(model), data, LocalTraining(Sgd(0.1), 10, 4, normalisation=norm), rng()).state
+    outside = PrivateBatch((data.images - 0.4) / 0.2, data.labels, data.patients)
+    plain = local_training(model, state(model), outside, LocalTraining(Sgd(0.1), 10, 4), rng()).state
+    for name, value in plain.items():
+        torch.testing.assert_close(inside[name], value, rtol=1e-5, atol=1e-6)
+    three = Normalisation((0.4,) * 3, (0.2,) * 3)
+    with pytest.raises(Misconfigured, match="3 means for images of 1 channels"):
+        local_training(model, state(model), data, LocalTraining(Sgd(0.1), 10, 4, normalisation=three), rng())
+
+
+def test_any_loss_is_trained_with():
+    model, data = network(), batch()
+    model[4].p = 0.0
+    ours = [CrossEntropy((1.0, 2.0, 0.5), 0.1), CustomLoss(lambda o, t: nn.functional.multi_margin_loss(o, t))]
+    theirs = [
+        lambda o, t: nn.functional.cross_entropy(o, t, torch.tensor([1.0, 2.0, 0.5]), label_smoothing=0.1),
+        nn.functional.multi_margin_loss,
+    ]
+    for loss, plain in zip(ours, theirs, strict=True):
+        training = LocalTraining(Sgd(0.1), 10, 4, loss=loss)
+        got = local_training(model, state(model), data, training, rng()).state
+        own = copy.deepcopy(model).train()
+        steps = torch.optim.SGD(own.parameters(), 0.1)
+        for chosen in schedule(training, rng()):
+            steps.zero_grad()
+            plain(own(data.images[chosen]), data.labels[chosen]).backward()
+            steps.step()
+        for name, value in own.state_dict().items():
+            torch.testing.assert_close(got[name], value, rtol=1e-5, atol=1e-6)

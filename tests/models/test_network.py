@@ -114,6 +114,9 @@ def test_registered_networks_take_any_channels_and_sides(name):
 def test_a_network_by_import_path():
     made = ImportedNetwork("tests.models.test_network:Returning", {"how": "object"}, (2, 3, 2))
     assert (made.path, made.arguments, made.outputs) == ("tests.models.test_network:Returning", {"how": "object"}, 3)
+    one, same, other = (made.build(seed).state_dict()["head.weight"] for seed in (1, 1, 2))
+    assert torch.equal(one, same)
+    assert not torch.equal(one, other)
     with pytest.raises(Misconfigured, match="not an import path"):
         ImportedNetwork("torch.nn.Flatten", {}, (1, 2, 2))
     with pytest.raises(BadInput, match="cannot be imported"):

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any, Literal, Self
 
+import torch
 from pydantic import Field, PositiveInt, model_validator
 
 from fluoroscope.attacks import ATTACKS
@@ -122,11 +123,10 @@ class AuditPlan(Plan):
         if chosen := self._chosen(self.audit.target):
             return chosen
         images = self.task.images
-        labels, classes = images.batch.labels, len(images.classes)
         fair = 0.5 * sum(len(split.train) for split in self._clients) / len(self._clients)
 
         def mix(indices: list[int]) -> Any:  # noqa: ANN401  # a tensor of shares
-            return labels[indices].bincount(minlength=classes).double() / len(indices)
+            return torch.tensor(list(images.counts(indices).values())).double() / len(indices)
 
         def oddness(split: ClientSplit) -> float:
             others = [i for other in self._clients if other is not split for i in other.train]

@@ -2,7 +2,7 @@
 
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,10 +11,11 @@ from fluoroscope import strict_json
 from fluoroscope.atomic_write import write_text
 from fluoroscope.audit.cell import AuditCell
 from fluoroscope.audit.findings import assembled
-from fluoroscope.audit.plan import AuditPlan
+from fluoroscope.audit.plan import AuditPlan, read_audit_plan
 from fluoroscope.audit.schedule import Forecast, cells_of, forecast
 from fluoroscope.cells import LOCAL, CellStore, Engine, key, run_cells
 from fluoroscope.cells.local import cores
+from fluoroscope.federation.plan import parse_plan_as
 from fluoroscope.findings import Audit, read_findings
 
 OnProgress = Callable[[float, int, str], None]
@@ -66,14 +67,40 @@ def plan_cells(plan: AuditPlan, out: Path) -> PlannedCells:
 
 
 def audit(
-    plan: AuditPlan,
-    out: Path,
+    plan: AuditPlan | Mapping[str, Any] | str | Path,
+    out: str | Path,
     engine: Engine = LOCAL,
     on_progress: OnProgress = lambda done, cells, what: None,
     intended: PlannedCells | None = None,
 ) -> Audit:
-    """Run what the plan asks for into `out`; what is finished there is not run again."""
-    began = time.monotonic()
+    """Run what the plan asks for into `out`; what is finished there is not run again.
+
+    Args:
+        plan: the path of a TOML file, the same as plain data, or a plan that was read.
+        out: a folder; findings.json, timing.json and the gallery are written to it.
+        engine: where cells run; by default on all cores, so call it under `if __name__ == "__main__":`.
+        on_progress: told how much is done, of how many cells, and what runs.
+        intended: what `plan_cells` chose, where that was asked before.
+
+    Returns:
+        What was found, as `read_findings` gives it.
+
+    Raises:
+        Misconfigured: a key of the plan is unknown or out of range; nothing was written.
+        BadInput: the plan or its images cannot be read.
+
+    Example:
+        >>> import tempfile
+        >>> import fluoroscope as fl
+        >>> fl.audit({"rounds": 0}, tempfile.mkdtemp())
+        Traceback (most recent call last):
+        fluoroscope.errors.Misconfigured: plan: rounds: Input should be greater than or equal to 1, not 0.
+    """
+    began, out = time.monotonic(), Path(out)
+    if isinstance(plan, str | Path):
+        plan = read_audit_plan(Path(plan))
+    elif not isinstance(plan, AuditPlan):
+        plan = parse_plan_as(AuditPlan, dict(plan))
     what = intended or plan_cells(plan, out)
     out.mkdir(parents=True, exist_ok=True)
     until = began + 60 * plan.audit.budget_minutes

@@ -63,6 +63,24 @@ def client_round(
         server_round: the round's number.
         client: the client's name.
         share: its weight in the server's mean, which encryption has to apply before it seals.
+
+    Returns:
+        The record as the server sees it, what stays with the client, and the mean training loss.
+
+    Raises:
+        Misconfigured: the training is set for another number of images.
+        Unsupported: the network cannot be trained so, or not under this defence.
+
+    Example:
+        >>> import torch
+        >>> from torch import nn
+        >>> import fluoroscope as fl
+        >>> network = fl.Network.of(nn.Sequential(nn.Flatten(), nn.Linear(16, 2)), (1, 4, 4))
+        >>> batch = fl.PrivateBatch(torch.rand(2, 1, 4, 4), torch.tensor([0, 1]), ("anna", "ben"))
+        >>> training = fl.LocalTraining(fl.Sgd(0.1), images=2, batch_size=2)
+        >>> done = fl.client_round(network, network.build().state_dict(), batch, training, fl.generator(0))
+        >>> sorted(done.record.arrays)
+        ['1.bias', '1.weight']
     """
     if training.images != len(batch):
         raise Misconfigured(f"the training is set for {training.images} images, and {client} has {len(batch)}.")

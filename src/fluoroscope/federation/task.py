@@ -10,6 +10,7 @@ from flwr.app import ConfigRecord
 from torch import Tensor, nn
 
 from fluoroscope.data import Request, Site, load, load_sites
+from fluoroscope.data.multi_label import with_findings
 from fluoroscope.data.partition import PARTITIONS, Partitioner
 from fluoroscope.defences import Chain
 from fluoroscope.errors import Misconfigured
@@ -205,6 +206,8 @@ def _load_task(plan_json: str) -> Task:
     images = _load_images(plan.data, plan.seed if plan.data.seed is None else plan.data.seed)
     settings, own = plan.partition.settings, {site.name: site.batch_size for site in plan.data.site if site.batch_size}
     partition = divide(images, plan.partition.name, {**settings, "batch_sizes": own} if own else settings, plan.seed)
+    if plan.training.loss == "multi-label":  # after the split, which balances labels as they are written
+        images = with_findings(images)
     task = Task(plan, images, _without(partition, plan.partition.without))
     names = {client.name for client in task.clients}
     if plan.records.clients != "all" and (unknown := set(plan.records.clients) - names):

@@ -13,8 +13,26 @@ from fluoroscope.findings.document import FORMAT, Audit, Findings, Timing
 M = TypeVar("M", bound=BaseModel)
 
 
-def read_findings(folder: Path) -> Audit:
-    """The audit in a folder; a file that is missing, damaged or at odds with itself is named with its key."""
+def read_findings(folder: str | Path) -> Audit:
+    """The audit in a folder.
+
+    Args:
+        folder: what `fluoroscope audit --out` wrote.
+
+    Returns:
+        `findings` with cells, scores and verdicts as frozen types, and the document as it stands in the file.
+
+    Raises:
+        BadInput: a file is missing, damaged or at odds with itself; the message names it and its key.
+
+    Example:
+        >>> import fluoroscope as fl
+        >>> fl.read_findings("no/such/folder")
+        Traceback (most recent call last):
+        fluoroscope.errors.BadInput: no/such/folder/findings.json is missing: no/such/folder holds no audit. \
+`fluoroscope audit PLAN --out no/such/folder` writes one.
+    """
+    folder = Path(folder)
     path = folder / "findings.json"
     document = _json(path, f"{folder} holds no audit. `fluoroscope audit PLAN --out {folder}` writes one.")
     findings = _checked(Findings, document, path)

@@ -7,8 +7,9 @@ from typing import Any
 from torch import nn
 
 from fluoroscope.errors import BadInput, Misconfigured
+from fluoroscope.rng import derive, seeded_globals
 from fluoroscope.types import LiveNetwork
-from fluoroscope.types.network import Shape
+from fluoroscope.types.network import Shape, with_scores
 
 
 def imported(path: str) -> Any:  # noqa: ANN401  # anything can be imported
@@ -35,15 +36,24 @@ class ImportedNetwork(LiveNetwork):
     """
 
     def __init__(self, path: str, arguments: Mapping[str, Any], input_shape: Shape) -> None:
-        made = imported(path)
-        try:
-            module = made(**dict(arguments))
-        except Exception as problem:  # somebody else's code may stop in any way
-            raise BadInput(f"{path}({_said(arguments)}) failed with {type(problem).__name__}: {problem}") from problem
-        if not isinstance(module, nn.Module):
-            raise BadInput(f"{path} gives a {type(module).__name__}, not a torch module.")
-        super().__init__(module, input_shape)
         self.path, self.arguments = path, dict(arguments)
+        super().__init__(self._made(0), input_shape)
+
+    def build(self, seed: int = 0) -> nn.Module:
+        """Made anew, with the randomness of this seed."""
+        return with_scores(self._made(seed))
+
+    def _made(self, seed: int) -> nn.Module:
+        made = imported(self.path)
+        try:
+            with seeded_globals(derive(seed, "initial weights", self.path)):
+                module = made(**self.arguments)
+        except Exception as problem:  # somebody else's code may stop in any way
+            said = f"{self.path}({_said(self.arguments)})"
+            raise BadInput(f"{said} failed with {type(problem).__name__}: {problem}") from problem
+        if not isinstance(module, nn.Module):
+            raise BadInput(f"{self.path} gives a {type(module).__name__}, not a torch module.")
+        return module
 
 
 def _said(arguments: Mapping[str, Any]) -> str:

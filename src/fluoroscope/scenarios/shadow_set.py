@@ -22,10 +22,10 @@ def shadow_set(task: Task, target: str, kind: Shadow, seed: int) -> LabelledImag
     chosen = [own[i] for i in order[:count]]
     if kind == "disjoint":  # the same number of each class
         held_out = [task.partition.test[i] for i in torch.randperm(len(task.partition.test), generator=rng).tolist()]
-        wanted = batch.labels[chosen].tolist()
+        wanted = [str(label) for label in batch.labels[chosen].tolist()]
         chosen = [
             index
             for label in sorted(set(wanted))
-            for index in [i for i in held_out if int(batch.labels[i]) == label][: wanted.count(label)]
+            for index in [i for i in held_out if str(batch.labels[i].tolist()) == label][: wanted.count(label)]
         ]
     return LabelledImages(batch.images[chosen], batch.labels[chosen])

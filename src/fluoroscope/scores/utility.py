@@ -3,9 +3,10 @@
 from typing import TypedDict
 
 import numpy as np
-import torch
 from sklearn.metrics import precision_recall_fscore_support, roc_auc_score
 from torch import Tensor
+
+from fluoroscope.types import BinaryCrossEntropy, CrossEntropy
 
 
 class Utility(TypedDict):
@@ -20,25 +21,32 @@ class Utility(TypedDict):
 
 
 def utility(logits: Tensor, labels: Tensor) -> Utility:
-    """Score `logits` (n, classes) against `labels` (n,).
+    """Score `logits` (n, classes) against classes (n,), or against findings (n, classes) that are there or not.
 
     F1 and precision are means over all classes of the model, a class that is never predicted counting 0.
     AUC pools every (image, class) pair: micro-averaged one-vs-rest. A diverged model (non-finite logits) has none.
+    Of findings, the accuracy is over every (image, finding) pair, and one is predicted where its probability is above
+    a half.
     """
     logits, labels = logits.detach().cpu().double(), labels.cpu()
-    classes = logits.shape[1]
-    probabilities = logits.softmax(1).numpy()
-    truth, guess = labels.numpy(), probabilities.argmax(1)
+    if labels.ndim == 2:
+        probabilities, pairs = logits.sigmoid().numpy(), labels.numpy().astype(int)
+        right, chosen = pairs, (probabilities > 0.5).astype(int)
+        loss = BinaryCrossEntropy()(logits, labels.double())
+    else:
+        probabilities = logits.softmax(1).numpy()
+        right, chosen = labels.numpy(), probabilities.argmax(1)
+        pairs = np.eye(logits.shape[1], dtype=int)[right]
+        loss = CrossEntropy()(logits, labels)
     precision, _, f1, _ = precision_recall_fscore_support(
-        truth, guess, labels=np.arange(classes), average="macro", zero_division=0
+        right, chosen, labels=np.arange(logits.shape[1]), average="macro", zero_division=0
     )
-    finite = bool(np.isfinite(probabilities).all())
-    pairs = np.eye(classes, dtype=int)[truth]
+    rankable = bool(np.isfinite(probabilities).all()) and 0 < pairs.mean() < 1
     return Utility(
-        accuracy=float((truth == guess).mean()),
+        accuracy=float((right == chosen).mean()),
         f1=float(f1),
         precision=float(precision),
-        auc=float(roc_auc_score(pairs.ravel(), probabilities.ravel())) if finite else float("nan"),
-        loss=float(torch.nn.functional.cross_entropy(logits, labels)),
+        auc=float(roc_auc_score(pairs.ravel(), probabilities.ravel())) if rankable else float("nan"),
+        loss=float(loss),
         images=len(labels),
     )

@@ -1,6 +1,6 @@
 """Images with their labels, and who holds which."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -11,7 +11,18 @@ from fluoroscope.errors import BadInput
 
 @dataclass(frozen=True, eq=False)
 class PrivateBatch:
-    """Patients' images with their labels. Only `data`, `federation` and `scores` ever see one."""
+    """Patients' images with their labels. Attacks never see one.
+
+    Raises:
+        BadInput: shapes or counts do not fit, or the images are not float32.
+
+    Example:
+        >>> import torch
+        >>> import fluoroscope as fl
+        >>> batch = fl.PrivateBatch(torch.rand(2, 1, 8, 8), torch.tensor([0, 1]), ("anna", "ben"))
+        >>> len(batch)
+        2
+    """
 
     images: Tensor
     """(n, channels, height, width), float32 in [0, 1]."""
@@ -70,6 +81,12 @@ class ImageSet:
 
     def __len__(self) -> int:
         return len(self.batch)
+
+    def counts(self, indices: Iterable[int]) -> dict[str, int]:
+        """How many of these images have each class, or each finding."""
+        labels = self.batch.labels[list(indices)]
+        found = labels.sum(0) if labels.ndim == 2 else torch.bincount(labels, minlength=len(self.classes))
+        return {name: int(count) for name, count in zip(self.classes, found, strict=True)}
 
     @property
     def channels(self) -> int:

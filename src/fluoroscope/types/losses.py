@@ -43,6 +43,16 @@ class CrossEntropy(Loss):
 
     Weighed, the mean is over the weights of the images' own classes, as torch has it for classes. torch takes another
     mean for probabilities; here a certain probability and its class have the same loss.
+
+    Raises:
+        Misconfigured: a weight is below 0, or their number is not the number of classes.
+
+    Example:
+        >>> import torch
+        >>> loss = CrossEntropy(class_weights=(1.0, 3.0), label_smoothing=0.1)
+        >>> outputs, classes = torch.tensor([[2.0, 0.0], [0.0, 1.0]]), torch.tensor([0, 1])
+        >>> torch.isclose(loss(outputs, classes), loss(outputs, torch.eye(2)))
+        tensor(True)
     """
 
     class_weights: tuple[float, ...] | None = None
@@ -108,7 +118,13 @@ class _PerOutput(Loss):
 
 @dataclass(frozen=True)
 class BinaryCrossEntropy(_PerOutput):
-    """Several findings per image, as torch's BCEWithLogitsLoss: the mean over images and outputs."""
+    """Several findings per image, as torch's BCEWithLogitsLoss: the mean over images and outputs.
+
+    Example:
+        >>> import torch
+        >>> round(float(BinaryCrossEntropy()(torch.zeros(1, 2), torch.tensor([[1.0, 0.0]]))), 4)
+        0.6931
+    """
 
     positive_weights: tuple[float, ...] | None = None
     """Of a finding that is there, against one that is not (torch's pos_weight)."""
@@ -133,6 +149,15 @@ class CustomLoss(Loss):
 
     An attacker guesses soft labels, a probability per class: a callable that takes classes only can be trained with
     and not inverted.
+
+    Raises:
+        Unsupported: it gives more than one number, or does not take the targets.
+
+    Example:
+        >>> import torch
+        >>> focal = CustomLoss(lambda outputs, targets: ((1 - outputs.softmax(1)) ** 2 * targets).sum(1).mean())
+        >>> float(focal(torch.zeros(1, 2), torch.tensor([[1.0, 0.0]])))
+        0.25
     """
 
     function: Callable[[Tensor, Tensor], Tensor]

@@ -96,9 +96,7 @@ class LiveNetwork(Network):
         return f"{self.name}-{hashlib.sha256(repr(about).encode()).hexdigest()[:16]}"
 
     def build(self, seed: int = 0) -> nn.Module:
-        module = copy.deepcopy(self._module).train()
-        module.register_forward_hook(_first_tensor)
-        return module
+        return with_scores(copy.deepcopy(self._module))
 
     def __repr__(self) -> str:
         return f"Network.of({self.key}, {self._shape})"
@@ -124,6 +122,12 @@ class LiveNetwork(Network):
                 "(2, classes). Give a module that classifies."
             )
         return int(found.shape[1])
+
+
+def with_scores(module: nn.Module) -> nn.Module:
+    """The module in training mode, giving its scores alone whatever it returns."""
+    module.register_forward_hook(_first_tensor)
+    return module.train()
 
 
 def _first_tensor(module: nn.Module, inputs: object, output: object) -> Tensor:

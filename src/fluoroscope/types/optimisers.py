@@ -72,7 +72,12 @@ class AdamW(Adam):
 
 @dataclass(frozen=True)
 class OneGradient:
-    """No optimiser: the client sends the gradient of one batch as it is (FedSGD, DLG, P4)."""
+    """No optimiser: the client sends the gradient of one batch as it is (FedSGD, DLG, P4).
+
+    Example:
+        >>> OneGradient().sums_gradients
+        True
+    """
 
     @property
     def lr(self) -> float:

@@ -66,7 +66,13 @@ class Observation:
 
 @dataclass(frozen=True, eq=False)
 class Reconstruction:
-    """An attacker's guess at the images behind an update."""
+    """An attacker's guess at the images behind an update.
+
+    Example:
+        >>> import torch
+        >>> Reconstruction(torch.zeros(1, 1, 8, 8), labels=None, objective=0.5).nothing
+        ''
+    """
 
     images: Tensor
     """(images, channels, height, width); the order means nothing. In [0, 1] where the attack holds them to it."""

@@ -12,7 +12,12 @@ from fluoroscope.types.optimisers import LocalOptimiser, OneGradient
 
 @dataclass(frozen=True)
 class Normalisation:
-    """What is done to pixels in [0, 1] before the network: (x - mean) / std, per channel."""
+    """What is done to pixels in [0, 1] before the network: (x - mean) / std, per channel.
+
+    Example:
+        >>> Normalisation(mean=(0.5,), std=(0.25,))
+        Normalisation(mean=(0.5,), std=(0.25,))
+    """
 
     mean: tuple[float, ...]
     std: tuple[float, ...]
@@ -39,6 +44,7 @@ class LocalTraining:
         Misconfigured: a number is out of range, or two settings contradict each other.
 
     Example:
+        >>> from fluoroscope import AdamW
         >>> LocalTraining(AdamW(1e-3), images=10, batch_size=4, epochs=2).steps
         6
     """

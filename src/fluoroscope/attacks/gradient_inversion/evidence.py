@@ -4,19 +4,11 @@ import torch
 from torch import Tensor
 
 from fluoroscope.attacks.common.batch_statistics import recovered, values_per_channel
+from fluoroscope.attacks.common.gradients import gradient_of, is_exact
 from fluoroscope.attacks.common.setup import Setup
 from fluoroscope.attacks.gradient_inversion.pullback.contract import Statistics
 from fluoroscope.errors import Unsupported
-from fluoroscope.types import LocalTraining, Observation, OneGradient, Sgd
-
-
-def is_one_gradient(training: LocalTraining) -> bool:
-    """Whether the update is -lr times one batch's gradient: Sgd's first step has no momentum and no drift yet."""
-    optimiser = training.optimiser
-    plain = isinstance(optimiser, OneGradient) or (
-        isinstance(optimiser, Sgd) and not optimiser.weight_decay and not optimiser.nesterov
-    )
-    return training.steps == 1 and plain and training.clip_norm is None
+from fluoroscope.types import Observation
 
 
 def gives_statistics(observation: Observation) -> bool:
@@ -29,11 +21,13 @@ def gives_statistics(observation: Observation) -> bool:
 def direction(setup: Setup) -> dict[str, Tensor]:
     """The update over -lr and the number of steps, by parameter that was sent, in the order of the network.
 
-    The mean of the directions that the client's optimiser took: of one step of plain SGD the gradient (P4), of Adam
-    what it makes of it. Its scale depends neither on lr nor on how many steps there were.
+    Of one step of SGD the gradient itself (P4). Of any other round the mean of the directions that the client's
+    optimiser took, of Adam what it makes of a gradient: its scale depends neither on lr nor on how many steps there
+    were.
     """
+    exact = gradient_of(setup) if is_exact(setup.training) else None
     over = -setup.training.optimiser.lr * setup.training.steps
-    return {name: value / over for name, value in setup.update.items()}
+    return exact or {name: value / over for name, value in setup.update.items()}
 
 
 def statistics(setup: Setup, alone: bool) -> dict[str, Statistics]:

@@ -6,11 +6,12 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from fluoroscope.attacks.common.gradients import gradient_of
 from fluoroscope.attacks.common.initialisation import Initialisation, Unit
 from fluoroscope.attacks.common.setup import Setup
 from fluoroscope.attacks.gradient_inversion.labels import last_dense_layer, restored_counts, sign_label
 from fluoroscope.errors import Unsupported
-from fluoroscope.types import Capability, CrossEntropy, OneGradient, Sgd
+from fluoroscope.types import Capability, CrossEntropy
 
 CERTAIN = 50.0
 """A logit so far above the others that the soft label is the class itself."""
@@ -57,13 +58,17 @@ class Restored:
     """GradInversion's batch label restoration as a start: what was read of one image is sure, of a batch a guess.
 
     The counts of a batch follow from the model's mean prediction on it, which nobody knows before the images are there.
+    Where nothing can be read, as of several steps of Adam, they start at random.
     """
 
     optimised: bool = True
     needs: frozenset[Capability] = frozenset({Capability.TRAINING, Capability.UPDATE})
 
     def __call__(self, setup: Setup, rng: torch.Generator) -> Tensor:
-        labels = _arranged(_read(setup), setup, rng)
+        try:
+            labels = _arranged(_read(setup), setup, rng)
+        except Unsupported:  # nothing to start from: they are optimised all the same
+            return Optimised()(setup, rng)
         return certain(labels, setup) if len(labels) == 1 else leaning(labels, setup)
 
 
@@ -112,14 +117,13 @@ def _arranged(labels: Tensor, setup: Setup, rng: torch.Generator) -> Tensor:
 def _read(setup: Setup) -> Tensor:
     training, classes = setup.training, setup.outputs
     remedy = "grant them with --grant labels, or choose an attack that optimises them, such as dlg."
-    if not isinstance(training.optimiser, Sgd | OneGradient):
+    gradient = gradient_of(setup)
+    if gradient is None:
         raise Unsupported(
-            f"labels cannot be read from an update by {type(training.optimiser).__name__}, which is no multiple of "
-            f"a gradient: {remedy}"
+            f"labels cannot be read from {training.steps} steps of {type(training.optimiser).__name__}, which are no "
+            f"multiple of a gradient: {remedy}"
         )
-    # Of several steps, the mean gradient; exact for one.
-    over = -training.optimiser.lr * training.steps
-    weight, bias = last_dense_layer({name: value / over for name, value in setup.update.items()}, classes)
+    weight, bias = last_dense_layer(gradient, classes)
     if training.images == 1 and training.loss.multi_label and bias is not None:
         return (bias < 0)[None]  # of each output, sigmoid(z) - y: below 0 where the finding is there
     if not isinstance(training.loss, CrossEntropy):

@@ -26,7 +26,6 @@ def split_table(images: ImageSet, partition: Partition) -> list[SplitRow]:
         part: str, indices: Iterable[int], batch_size: int | None, train: int | None, validation: int | None
     ) -> SplitRow:
         held = sorted(set(indices))
-        labels = [int(images.batch.labels[i]) for i in held]
         return {
             "part": part,
             "batch_size": batch_size,
@@ -34,7 +33,7 @@ def split_table(images: ImageSet, partition: Partition) -> list[SplitRow]:
             "validation": validation,
             "images": len(held),
             "patients": len({images.batch.patients[i] for i in held}),
-            "classes": {name: labels.count(label) for label, name in enumerate(images.classes)},
+            "classes": images.counts(held),
         }
 
     rows = [

@@ -19,25 +19,38 @@ from fluoroscope.defences.guard.singling_out import singling_out
 from fluoroscope.defences.guard.staircase import staircase
 from fluoroscope.defences.guard.tuned import tuned
 from fluoroscope.defences.guard.verdict import Reason, Verdict
-from fluoroscope.types import State
+from fluoroscope.types import Network, State, blueprint
 
 OF_A_LAYER = (repetition, staircase, firing, tuned, classifier, scale, singling_out)
 
 
 def inspect(
     model: nn.Module | State,
-    agreed: nn.Module | State | None = None,
+    agreed: Network | nn.Module | State | None = None,
     images: Tensor | None = None,
     digests: Sequence[str] = (),
 ) -> Verdict:
-    """Whether a client should train this model, and why not.
+    """Whether a client should train this model, and why not. Nothing is changed, and no image leaves.
 
-    `model` is a network, or the arrays that came over the wire. `agreed` is what the federation agreed on, and lets
-    arrays be run: without a network they are judged by their shapes and weights. `images` (n, channels, height, width)
-    in [0, 1] are the client's own; stand-ins are used beside them, or instead. `digests` are what other clients say
-    that they were sent. Nothing is changed, and no image leaves.
+    Args:
+        model: a module, or the arrays that came over the wire.
+        agreed: what the federation agreed on; it lets arrays be run, which are otherwise judged by shapes and weights.
+        images: (n, channels, height, width) in [0, 1], the client's own; stand-ins are used beside them, or instead.
+        digests: what other clients say that they were sent.
+
+    Returns:
+        A verdict with its reasons in plain words; `refused` is the answer.
+
+    Example:
+        >>> import torch
+        >>> from torch import nn
+        >>> import fluoroscope as fl
+        >>> agreed = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(2704, 2))
+        >>> fl.inspect(agreed.state_dict(), agreed, torch.rand(4, 1, 28, 28)).refused
+        False
     """
     start = time.perf_counter()
+    agreed = blueprint(agreed) if isinstance(agreed, Network) else agreed
     state = _state(model)
     own = digest(state)
     reasons = [*compare(own, digests), *numbers(state)]

@@ -9,9 +9,10 @@ from torch.func import functional_call, grad
 
 from fluoroscope.attacks.closed_form.rgap.recover import recover
 from fluoroscope.attacks.common.checkpoint import Checkpoint
+from fluoroscope.attacks.common.gradients import is_exact
 from fluoroscope.attacks.common.setup import SIMULATION, Setup
 from fluoroscope.attacks.gradient_inversion.distances import Cosine
-from fluoroscope.attacks.gradient_inversion.evidence import direction, is_one_gradient
+from fluoroscope.attacks.gradient_inversion.evidence import direction
 from fluoroscope.errors import Unsupported
 from fluoroscope.types import Capability, CrossEntropy, Observation, Reconstruction
 
@@ -44,10 +45,10 @@ class RGap:
         setup = Setup.of(observation, self.needs, self.name)
         training, state = setup.training, setup.state
         plain = isinstance(training.loss, CrossEntropy) and training.loss.plain
-        if (training.images, training.steps) != (1, 1) or not is_one_gradient(training) or not plain:
+        if (training.images, training.steps) != (1, 1) or not is_exact(training) or not plain:
             raise Unsupported(
                 f"{self.name} inverts one step of Sgd on one image, and this client made {training.steps} of "
-                f"{type(training.optimiser).__name__} on {training.images}; its decay, clipping and loss must be plain "
+                f"{type(training.optimiser).__name__} on {training.images}; its clipping and its loss must be plain "
                 "too. Use an optimisation attack, such as inverting-gradients."
             )
         if set(setup.update) != {name for name, _ in setup.model.named_parameters()}:

@@ -12,12 +12,13 @@ from fluoroscope.attacks.closed_form.span.layers import Layer, layers
 from fluoroscope.attacks.closed_form.span.row_space import row_space
 from fluoroscope.attacks.closed_form.span.target import Target
 from fluoroscope.attacks.closed_form.span.unmixing import unmix
+from fluoroscope.attacks.common.gradients import gradient_of
 from fluoroscope.attacks.common.setup import Setup
 from fluoroscope.attacks.gradient_inversion.evidence import statistics
 from fluoroscope.attacks.gradient_inversion.pullback import Statistics
 from fluoroscope.errors import Unsupported
 from fluoroscope.models.modes import named_buffers
-from fluoroscope.types import Capability, LocalTraining, Observation, OneGradient, Sgd
+from fluoroscope.types import Adam, Capability, LocalTraining, Observation, Sgd
 
 REMEDY = "Use an optimisation attack, such as epochwise or inverting-gradients."
 
@@ -34,7 +35,7 @@ class Client:
         training = setup.training
         _check(training)
         self.shape = setup.network.input_shape
-        self._training, self._update = training, setup.update
+        self._training, self._update = training, gradient_of(setup) or {}
         self._model, self._state = setup.model.requires_grad_(False), dict(setup.state)
         self._layers = layers(self._model, self._state, torch.rand((2, *self.shape), generator=torch.Generator()))
         self._statistics = statistics(setup, alone=False)
@@ -132,11 +133,11 @@ class _Reached(Exception):
 
 def _check(training: LocalTraining) -> None:
     optimiser = training.optimiser
-    decayed = isinstance(optimiser, Sgd) and optimiser.weight_decay
-    if training.passes > 1 or not isinstance(optimiser, Sgd | OneGradient) or decayed:
+    decayed = isinstance(optimiser, Sgd) and optimiser.weight_decay and training.steps > 1
+    if training.passes > 1 or isinstance(optimiser, Adam) or decayed:
         raise Unsupported(
-            "span needs one epoch of SGD without weight decay: any other update is not a sum of its images' gradients; "
-            f"this client ran {training.passes} epochs of {optimiser}. {REMEDY}"
+            "span needs one epoch of SGD, without weight decay where it has several steps: any other update is not a "
+            f"sum of its images' gradients; this client ran {training.passes} epochs of {optimiser}. {REMEDY}"
         )
     if training.batchnorm != "train":
         raise Unsupported(f"span reads what BatchNorm in training mode leaves in an update. {REMEDY}")

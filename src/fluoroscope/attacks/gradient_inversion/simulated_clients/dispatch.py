@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from torch import Tensor
 
-from fluoroscope.attacks.gradient_inversion.evidence import is_one_gradient
+from fluoroscope.attacks.common.gradients import is_exact
 from fluoroscope.attacks.gradient_inversion.objective import Objective, OneStep
 from fluoroscope.attacks.gradient_inversion.row_layout import Client, RowEvaluate, one_by_one
 from fluoroscope.attacks.gradient_inversion.simulated_clients.global_model import GlobalModel, ModelObjective
@@ -25,7 +25,7 @@ def client_for(observation: Observation, objective: AnyObjective) -> Client:
     if isinstance(objective, P1PublicCode):
         return P1PublicCodeClient(observation, objective)
     assert observation.training is not None
-    if objective.steps == "merged" or is_one_gradient(observation.training):
+    if objective.steps == "merged" or is_exact(observation.training):
         return OneStep(observation, objective)
     kind = Interpolated if objective.steps == "interpolated" else Unrolled
     return kind(observation, objective)
