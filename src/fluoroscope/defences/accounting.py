@@ -4,28 +4,35 @@ import logging
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-
-import dp_accounting
-from dp_accounting.rdp import RdpAccountant
+from typing import TYPE_CHECKING
 
 from fluoroscope.errors import Misconfigured
+
+if TYPE_CHECKING:  # imported where it counts something: the guard counts nothing, and runs without it
+    from dp_accounting import DpEvent
 
 DELTA = 1e-5
 
 
-def gaussian(multiplier: float, times: int) -> dp_accounting.DpEvent:
+def gaussian(multiplier: float, times: int) -> "DpEvent":
     """So many releases, each with noise of `multiplier` times the sensitivity."""
+    import dp_accounting
+
     return dp_accounting.SelfComposedDpEvent(dp_accounting.GaussianDpEvent(multiplier), times)
 
 
-def sampled_gaussian(multiplier: float, rate: float, times: int) -> dp_accounting.DpEvent:
+def sampled_gaussian(multiplier: float, rate: float, times: int) -> "DpEvent":
     """The same, of which a record enters each with probability `rate`."""
+    import dp_accounting
+
     one = dp_accounting.PoissonSampledDpEvent(rate, dp_accounting.GaussianDpEvent(multiplier))
     return dp_accounting.SelfComposedDpEvent(one, times)
 
 
-def epsilon(event: dp_accounting.DpEvent, delta: float) -> float | None:
+def epsilon(event: "DpEvent", delta: float) -> float | None:
     """For neighbours that differ by one unit added or removed; None where there is no bound."""
+    from dp_accounting.rdp import RdpAccountant
+
     if not 0 < delta < 1:
         raise Misconfigured(f"delta must lie between 0 and 1, not {delta}.")
     with _quiet():

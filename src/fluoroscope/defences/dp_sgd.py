@@ -5,9 +5,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from opacus import GradSampleModule
-from opacus.optimizers import DPOptimizer
-from opacus.validators import ModuleValidator
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
@@ -47,6 +44,8 @@ class DpSgd:
         return PrivacyClaim(spent, self.delta, "record", "an image added or removed; holds against all")
 
     def check(self, model: nn.Module) -> None:
+        from opacus.validators import ModuleValidator  # Opacus' import sets up logging: only where it is used
+
         network = copy.deepcopy(model).train()
         if any(isinstance(layer, _BatchNorm) for layer in network.modules()):
             raise Unsupported(
@@ -59,6 +58,8 @@ class DpSgd:
     def train(
         self, model: nn.Module, state: State, data: PrivateBatch, training: LocalTraining, rng: torch.Generator
     ) -> tuple[dict[str, Tensor], float]:
+        from opacus.optimizers import DPOptimizer
+
         self.check(model)
         if training.clip_norm is not None:
             raise Unsupported("dp-sgd clips each image's gradient itself: leave training.clip_norm out.")
@@ -101,6 +102,8 @@ def _rate(training: LocalTraining) -> float:
 
 
 def _private(model: nn.Module, state: State, training: LocalTraining, device: torch.device) -> Any:  # noqa: ANN401  # Opacus gives its classes no types
+    from opacus import GradSampleModule
+
     network = client_mode(model, training)
     network.load_state_dict(dict(state))
     for name, value in network.named_parameters():
