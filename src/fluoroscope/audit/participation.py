@@ -7,11 +7,13 @@ import torch
 
 from fluoroscope.attacks.inference.participation import participation_score
 from fluoroscope.audit.cell import AuditCell, trained
-from fluoroscope.audit.scored import curve, score
+from fluoroscope.audit.kept import result_of
+from fluoroscope.audit.scored import Measured, curve, scores_of
 from fluoroscope.cells import CellContext, Result
 from fluoroscope.federation.plan import Plan
 from fluoroscope.federation.task import load_task
 from fluoroscope.federation.views import round_view
+from fluoroscope.findings import Finding, Kind
 from fluoroscope.rng import generator
 from fluoroscope.scenarios.shadow_set import Shadow, shadow_set
 from fluoroscope.scores.roc import roc
@@ -21,7 +23,7 @@ from fluoroscope.scores.roc import roc
 class Participation(AuditCell):
     """As many federations with the target as without it, of other seeds; the attacker scores each."""
 
-    kind: ClassVar[str] = "client-inference"
+    kind: ClassVar[Kind] = "client-inference"
     threat: ClassVar[str | None] = "curious-client"
     attacker: str = "client-1"
     target: str = "client-2"
@@ -46,15 +48,16 @@ class Participation(AuditCell):
             context.on_progress((number + 1) / self.games)
         inside, outside = (torch.tensor(scores[away], dtype=torch.float64) for away in (False, True))
         found = roc(inside, outside, generator(context.seed, "audit", "permutations"))
-        return Result(
-            {},
-            notes={
-                "scores": {
-                    "auc": score(found.auc, leakier=True, chance=0.5),
-                    "advantage": score(found.advantage, leakier=True, n=2 * self.games, chance=0.0),
-                    "p_value": score(found.p_value, n=2 * self.games),
-                },
-                "curves": {
+        games = 2 * self.games
+        return result_of(
+            Finding(
+                scores=scores_of(
+                    self.kind,
+                    auc=Measured(found.auc, chance=0.5),
+                    advantage=Measured(found.advantage, games, chance=0.0),
+                    p_value=Measured(found.p_value, games),
+                ),
+                curves={
                     "roc": curve(
                         found.false_positive_rate.tolist(),
                         found.true_positive_rate.tolist(),
@@ -62,7 +65,7 @@ class Participation(AuditCell):
                         "true-positive rate",
                     )
                 },
-            },
+            )
         )
 
     def _of(self, seed: int, away: bool) -> Plan:

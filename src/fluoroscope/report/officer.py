@@ -21,6 +21,8 @@ class Card:
     level: str
     word: str
     text: Markup
+    attacked: Sequence[str]
+    """What a reconstruction's numbers were measured on."""
     intervals: Sequence[Markup]
     stopped_by: str | None
 
@@ -84,6 +86,7 @@ def _cards(view: View) -> list[Card]:
             verdict.level.replace(" ", "-"),
             WORDS[verdict.level],
             view.write.sentence(verdict.text),
+            view.attacked(verdict.text),
             view.write.intervals(verdict.text),
             verdict.stopped_by,
         )
