@@ -1,9 +1,9 @@
 """The public names and where each is made; `__init__.py` reads this file. Adding a name is adding a line."""
 
+from fluoroscope.defences.central_dp import CentralDp as CentralDp
 from fluoroscope.defences.clip_and_noise import ClipAndNoise as ClipAndNoise
 from fluoroscope.defences.dp_sgd import DpSgd as DpSgd
 from fluoroscope.defences.fed_bn import FedBn as FedBn
-from fluoroscope.defences.global_dp import GlobalDp as GlobalDp
 from fluoroscope.defences.guard import inspect as inspect
 from fluoroscope.defences.hidden_layers import HiddenLayers as HiddenLayers
 from fluoroscope.defences.metric_privacy import MetricPrivacy as MetricPrivacy

@@ -1,7 +1,7 @@
 """What a defence costs: the federation's accuracy, and what it promises."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
 from fluoroscope.audit.cell import AuditCell, trained
@@ -44,8 +44,7 @@ class Utility(AuditCell):
             curves["distance"] = curve(rounds, apart, "round", "distance d between the clients")
         claims = [entry.claim for entry in store.manifest(rounds[-1]).clients.values()]
         worst = max(claims, key=lambda claim: claim.epsilon or 0.0)
-        claim = {"epsilon": worst.epsilon, "delta": worst.delta, "unit": worst.unit, "statement": worst.statement}
-        return Result({}, notes={"scores": scores, "curves": curves, "claim": claim})
+        return Result({}, notes={"scores": scores, "curves": curves, "claim": asdict(worst)})
 
 
 def _epsilon(store: RecordStore, server_round: int) -> float | None:
