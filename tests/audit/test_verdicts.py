@@ -14,8 +14,8 @@ from .conftest import plan_of
 PLAN = plan_of(
     audit={
         "compare": [
-            {"label": "noise", "defence": [{"name": "percentile-gaussian", "sigma0": 1.0}]},
-            {"label": "more {noise}", "defence": [{"name": "percentile-gaussian", "sigma0": 5.0}]},
+            {"label": "noise", "defence": [{"name": "percentile-gaussian", "noise_scale": 1.0}]},
+            {"label": "more {noise}", "defence": [{"name": "percentile-gaussian", "noise_scale": 5.0}]},
         ]
     }
 )

@@ -48,7 +48,12 @@ class Utility(AuditCell):
         claims = [entry.claim for entry in store.manifest(rounds[-1]).clients.values()]
         worst = max(claims, key=lambda claim: claim.epsilon or 0.0)
         claim = Claim(
-            epsilon=finite(worst.epsilon), delta=finite(worst.delta), unit=worst.unit, statement=worst.statement
+            epsilon=finite(worst.epsilon),
+            delta=finite(worst.delta),
+            unit=worst.unit,
+            statement=worst.statement,
+            relation=worst.relation,
+            trust=worst.trust,
         )
         return result_of(Finding(scores=scores, curves=curves, claim=claim))
 

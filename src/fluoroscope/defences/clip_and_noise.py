@@ -1,12 +1,14 @@
-"""Local differential privacy for a whole client: clip, then noise that does not depend on the data."""
+"""Local differential privacy (local DP) for a whole client: clip, then noise that does not depend on the data."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 
 from fluoroscope.defences.accounting import DELTA, epsilon, gaussian
 from fluoroscope.defences.clipping import clipped
-from fluoroscope.defences.contract import Participation, sent
+from fluoroscope.defences.contract import Participation, dp_claim, sent
 from fluoroscope.defences.range_checks import above
 from fluoroscope.defences.registry import DEFENCES
 from fluoroscope.errors import Misconfigured
@@ -16,20 +18,27 @@ from fluoroscope.types import PrivacyClaim, UpdateRecord
 @DEFENCES.register("clip-and-noise")
 @dataclass(frozen=True)
 class ClipAndNoise:
-    """The update clipped to `clip`, plus N(0, multiplier * clip). There is no third knob for the sensitivity."""
+    """Local DP: the client clips its update to `clip_norm` and adds N(0, noise_multiplier * clip_norm) before it sends.
 
-    clip: float
-    multiplier: float
+    So the claim holds against the server too. There is no third knob for the sensitivity.
+    """
+
+    clip_norm: float
+    """C: the L2 norm over all arrays that no update exceeds."""
+    noise_multiplier: float
+    """sigma: the noise's standard deviation in units of `clip_norm`."""
     delta: float = DELTA
+    OLD_NAMES: ClassVar[Mapping[str, str]] = {"clip": "clip_norm", "multiplier": "noise_multiplier"}
 
     def __post_init__(self) -> None:
-        above("clip", self.clip, 0)
-        above("multiplier", self.multiplier, 0)
+        above("clip_norm", self.clip_norm, 0)
+        above("noise_multiplier", self.noise_multiplier, 0)
+        above("delta", self.delta, 0, below=1)
 
     def claim(self, participation: Participation) -> PrivacyClaim:
-        # Any two clipped updates are at most 2 clip apart: the server sees one client's by itself.
-        spent = epsilon(gaussian(self.multiplier / 2, participation.rounds), self.delta)
-        return PrivacyClaim(spent, self.delta, "client", "all of a client's images replaced; holds against the server")
+        # Any two clipped updates are at most 2 clip_norm apart: the server sees one client's by itself.
+        spent = epsilon(gaussian(self.noise_multiplier / 2, participation.rounds), self.delta)
+        return dp_claim(spent, self.delta, "client", "replace", "local", "local DP for all images of a client at once")
 
     def send(self, record: UpdateRecord, rng: torch.Generator) -> UpdateRecord:
         if record.buffers_after:
@@ -37,9 +46,9 @@ class ClipAndNoise:
                 "clip-and-noise leaves BatchNorm's statistics as they are, which voids its claim: put fed-bn before "
                 "it, or use a model without BatchNorm (resnet18-gn)."
             )
-        deviation = self.multiplier * self.clip
+        deviation = self.noise_multiplier * self.clip_norm
         noised = {
             name: value + deviation * torch.randn(value.shape, generator=rng).to(value.device)
-            for name, value in clipped(record.arrays, self.clip).items()
+            for name, value in clipped(record.arrays, self.clip_norm).items()
         }
         return replace(record, state_after=sent(record, noised))

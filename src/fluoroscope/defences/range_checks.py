@@ -11,10 +11,11 @@ def at_least(name: str, value: float, low: float) -> None:
         raise Misconfigured(f"{name} must be {low:g} or more, not {value:g}.")
 
 
-def above(name: str, value: float, low: float) -> None:
-    """Finite, and greater than `low`."""
-    if not (math.isfinite(value) and value > low):
-        raise Misconfigured(f"{name} must be above {low:g}, not {value:g}.")
+def above(name: str, value: float, low: float, below: float = math.inf) -> None:
+    """Finite, greater than `low`, and less than `below`."""
+    if not low < value < below:
+        limits = f"above {low:g}" if math.isinf(below) else f"above {low:g} and below {below:g}"
+        raise Misconfigured(f"{name} must be {limits}, not {value:g}.")
 
 
 def between(name: str, value: float, low: float, high: float) -> None:

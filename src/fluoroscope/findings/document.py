@@ -67,6 +67,8 @@ class Claim(_Part):
     delta: float | None = None
     unit: str | None = None
     statement: str
+    relation: str | None = None
+    trust: str | None = None
 
 
 class Defence(_Part):

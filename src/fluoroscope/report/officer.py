@@ -75,6 +75,7 @@ def claim(view: View, number: int) -> Markup:
             at = pointer("defences", number, "claim", key)
             said += Markup("; {} = {}").format(sign, view.write.number(at, ".3g"))
     said += Markup(" for each {}").format(promised.unit) if promised.unit else Markup("")
+    said += Markup(" ({}, {} DP)").format(promised.relation, promised.trust) if promised.relation else Markup("")
     return Markup('<span class="claim">{}</span>').format(said)
 
 

@@ -26,8 +26,8 @@ READINGS = {
     "metric (inverse, weights)": {"name": "metric-privacy", "scale": "inverse", "layers": "weights"},
 }
 """The default first: direct, arrays (docs/decisions/0012)."""
-PRIVACIES: dict[str, dict[str, Any] | None] = {"none": None, "global-dp": {"name": "global-dp"}, **READINGS}
-"""All with P3's clip of 5."""
+PRIVACIES: dict[str, dict[str, Any] | None] = {"none": None, "global-dp": {"name": "central-dp"}, **READINGS}
+"""By P3's words, all with its clipping norm of 5."""
 
 _PARTITIONS: dict[Split, dict[str, Any]] = {
     "homogeneous": {"name": "p3-homogeneous", "fit": True},
@@ -110,7 +110,7 @@ class Federation:
     def plan(self, seed: int, images_seed: int) -> Plan:
         """One seed draws the phantoms; the other the split, the weights, the batches and the noise."""
         scale, defence = _SCALES[self.size], PRIVACIES[self.privacy]
-        defences = [{**defence, "multiplier": scale["noise"]}] if defence else []
+        defences = [{**defence, "noise_multiplier": scale["noise"]}] if defence else []
         everything = self.size == "paper" and not self.data.startswith("phantom/")
         return parse_plan(
             {
