@@ -75,7 +75,19 @@ NO_DEFENCE = Chain()
 
 
 def chain(*defences: Defence) -> Chain:
-    """Stack defences; those of another seam stand where that seam is."""
+    """Stack defences, in the order in which an update meets them; those of another seam stand where that seam is.
+
+    Args:
+        defences: any number: at most one that trains and one at the server.
+
+    Raises:
+        Misconfigured: the order cannot be, or two of them claim different things.
+
+    Example:
+        >>> import fluoroscope as fl
+        >>> len(fl.chain(fl.FedBn(), fl.ClipAndNoise(1.0, 0.5)).parts)
+        2
+    """
     flat = [part for defence in defences for part in (defence.parts if isinstance(defence, Chain) else (defence,))]
     seams = [_seam(part) for part in flat]
     for place in (0, 2):

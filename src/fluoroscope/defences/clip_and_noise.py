@@ -21,6 +21,19 @@ class ClipAndNoise:
     """Local DP: the client clips its update to `clip_norm` and adds N(0, noise_multiplier * clip_norm) before it sends.
 
     So the claim holds against the server too. There is no third knob for the sensitivity.
+
+    Example:
+        >>> import torch
+        >>> from torch import nn
+        >>> import fluoroscope as fl
+        >>> model = nn.Sequential(nn.Flatten(), nn.Linear(16, 2))
+        >>> before = {name: torch.zeros_like(value) for name, value in model.state_dict().items()}
+        >>> after = {name: torch.linspace(0, 1, value.numel()).view_as(value) for name, value in before.items()}
+        >>> training = fl.LocalTraining(fl.Sgd(0.1), images=1, batch_size=1)
+        >>> record = fl.UpdateRecord.between(model, before, after, training, input_shape=(1, 4, 4))
+        >>> safer = fl.ClipAndNoise(clip_norm=1.0, noise_multiplier=0.5).send(record, fl.generator(0))
+        >>> bool((safer.arrays["1.bias"] != record.arrays["1.bias"]).all())
+        True
     """
 
     clip_norm: float

@@ -25,6 +25,18 @@ class DpSgd:
     """Per-image clipping to `clip_norm`, noise of noise_multiplier * clip_norm, batches drawn by Poisson sampling.
 
     The claim counts such batches, so that is how they are drawn: their size varies, and some are empty.
+
+    Example:
+        >>> import torch
+        >>> from torch import nn
+        >>> import fluoroscope as fl
+        >>> network = fl.Network.of(nn.Sequential(nn.Flatten(), nn.Linear(16, 2)), (1, 4, 4))
+        >>> batch = fl.PrivateBatch(torch.rand(8, 1, 4, 4), torch.arange(8) % 2, ("",) * 8)
+        >>> training = fl.LocalTraining(fl.Sgd(0.1), images=8, batch_size=4)
+        >>> private = fl.chain(fl.DpSgd(clip_norm=1.0, noise_multiplier=1.0))
+        >>> done = fl.client_round(network, network.build().state_dict(), batch, training, fl.generator(0), private)
+        >>> done.record.claim.unit
+        'record'
     """
 
     clip_norm: float

@@ -16,7 +16,19 @@ STATISTICS = ".running_mean"
 @DEFENCES.register("fed-bn")
 @dataclass(frozen=True)
 class FedBn:
-    """FedBN: neither BatchNorm's statistics nor its scale and shift are sent (Li et al. 2021)."""
+    """FedBN: neither BatchNorm's statistics nor its scale and shift are sent (Li et al. 2021).
+
+    Example:
+        >>> import torch
+        >>> from torch import nn
+        >>> import fluoroscope as fl
+        >>> model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.Flatten(), nn.Linear(8, 2))
+        >>> state = model.state_dict()
+        >>> training = fl.LocalTraining(fl.Sgd(0.1), images=1, batch_size=1)
+        >>> record = fl.UpdateRecord.between(model, state, state, training, input_shape=(1, 4, 4))
+        >>> sorted(fl.FedBn().send(record, fl.generator(0)).arrays)
+        ['0.bias', '0.weight', '3.bias', '3.weight']
+    """
 
     parameters: bool = True
     """False is less than FedBN: only the statistics stay with the client; scale and shift are sent and averaged."""
