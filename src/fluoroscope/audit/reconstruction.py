@@ -20,6 +20,7 @@ from fluoroscope.federation.task import Task, load_task
 from fluoroscope.findings import Curve, Finding, Kind
 from fluoroscope.rng import generator
 from fluoroscope.scenarios.identifiability import embedded, identified, identified_by_chance
+from fluoroscope.scenarios.isolation import run_isolated
 from fluoroscope.scenarios.stand_ins import held_out_indices, stand_in_round
 from fluoroscope.scores.intervals import bootstrap_mean, wilson
 from fluoroscope.scores.projection import tsne
@@ -62,7 +63,8 @@ class Reconstruction(AuditCell):
         victims = self._victims(store, task, context)
         clients, stand_ins = [truth for truth, _ in victims], _stands_in(task, self.client)
         seen = [as_single_step_if_long(observe(record, THREATS.get("curious-server"), prior)) for _, record in victims]
-        guesses = self.attack.run(
+        guesses = run_isolated(
+            self.attack,
             seen,
             generator(context.seed, "audit", "attack"),
             lambda i, n: context.on_progress((i + 1) / n),
