@@ -1,4 +1,4 @@
-"""The likelihood-ratio attack (Carlini et al., S&P 2022): a record's own confidence with and without it in training."""
+"""LiRA's statistics (Carlini et al., S&P 2022): a record's own confidence with and without it in training."""
 
 import math
 from dataclasses import dataclass
@@ -7,9 +7,9 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from fluoroscope.attacks.inference.losses import logits
-from fluoroscope.errors import Misconfigured
-from fluoroscope.types import LabelledImages, Network, State
+from fluoroscope.attacks.inference.seen_model import SeenModel
+from fluoroscope.errors import Misconfigured, Unsupported
+from fluoroscope.types import LabelledImages
 
 _LEAST_DEVIATION = 1e-6
 """Shadows that agree on a record to the last digit say nothing of its spread."""
@@ -37,9 +37,14 @@ def confidence(outputs: Tensor, labels: Tensor) -> Tensor:
     return outputs.gather(1, own)[:, 0] - others.logsumexp(1)
 
 
-def confidences(network: Network, state: State, candidates: LabelledImages) -> Tensor:
+def confidences(model: SeenModel, candidates: LabelledImages) -> Tensor:
     """Of each candidate under a model, (n,)."""
-    return confidence(logits(network, state, candidates), candidates.labels.cpu())
+    if candidates.labels.ndim != 1:
+        raise Unsupported(
+            f"the likelihood ratio is of one true class per image, and the labels have the shape "
+            f"{tuple(candidates.labels.shape)}; for several findings per image use the attack 'loss'."
+        )
+    return confidence(model.logits(candidates), candidates.labels.cpu())
 
 
 def online(observed: Tensor, shadows: Shadows, pooled: bool = True) -> Tensor:
