@@ -1,20 +1,32 @@
 """Membership by a threshold on the loss (Yeom et al., CSF 2018): a record that was trained on is fitted better."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
 from torch import Tensor
 
-from fluoroscope.attacks.inference.losses import losses
-from fluoroscope.types import LabelledImages, Network, State, UpdateRecord
+from fluoroscope.attacks.inference.registry import INFERENCE_ATTACKS
+from fluoroscope.attacks.inference.seen_model import MODEL, seen_models
+from fluoroscope.types import Capability, LabelledImages, Observation
 
 
-def sent_model(record: UpdateRecord) -> dict[str, Tensor]:
-    """What the server's seat attacks: the client's model; what stayed at home is as the round began."""
-    before = {**record.state_before, **record.buffers_before}
-    return {**before, **record.state_after, **(record.buffers_after or {})}
+@dataclass(frozen=True)
+class LossThreshold:
+    """The negative loss under the model that each observation shows."""
+
+    needs: ClassVar[frozenset[Capability]] = MODEL
+
+    def run(
+        self,
+        observations: Sequence[Observation],
+        candidates: LabelledImages,
+        rng: torch.Generator,
+        pool: LabelledImages | None = None,
+    ) -> Tensor:
+        """A row per observation: high where a candidate seems to have been trained on."""
+        return torch.stack([-model.losses(candidates) for model in seen_models("loss", observations, self.needs)])
 
 
-def loss_scores(network: Network, state: State, candidates: LabelledImages) -> Tensor:
-    """High where a record seems to have been trained on, (n,).
-
-    The server's seat gives `sent_model` of a client's record, the client's seat the global model after the round.
-    """
-    return -losses(network, state, candidates)
+INFERENCE_ATTACKS.add("loss", LossThreshold())

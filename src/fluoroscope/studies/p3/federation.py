@@ -14,7 +14,7 @@ from fluoroscope.federation.store import RecordStore
 from fluoroscope.federation.task import Task, load_task
 from fluoroscope.federation.views import round_view
 from fluoroscope.studies.study import Size
-from fluoroscope.types import RoundView
+from fluoroscope.threat_models import THREATS, ParticipantObservation, observe_round
 
 Split = Literal["homogeneous", "non-iid", "odd-client", "without-odd-client"]
 STRATEGIES = ("fedavg", "fedavgm", "fedmedian", "fedprox", "fedopt", "fedyogi")
@@ -179,6 +179,7 @@ class Trained:
     def state(self, server_round: int) -> dict[str, Tensor]:
         return self.store.global_state(server_round)
 
-    def view(self, server_round: int) -> RoundView:
-        """What a participant sees of it."""
-        return round_view(self.task, self.store, server_round)
+    def seen(self, server_round: int, client: int) -> ParticipantObservation:
+        """What a curious client sees of it."""
+        training = self.task.local_training(client, self.task.round_config(server_round))
+        return observe_round(round_view(self.task, self.store, server_round), training, THREATS.get("curious-client"))
