@@ -11,7 +11,7 @@ from fluoroscope.defences.accounting import DELTA, epsilon, gaussian
 from fluoroscope.defences.clipping import clipped
 from fluoroscope.defences.contract import Participation, Released, dp_claim
 from fluoroscope.defences.distance import distance
-from fluoroscope.defences.range_checks import above, at_least
+from fluoroscope.defences.range_checks import FORMER, check_gaussian
 from fluoroscope.defences.registry import DEFENCES
 from fluoroscope.types import PrivacyClaim, State
 
@@ -29,12 +29,10 @@ class CentralDp:
     """P3 and Flower noise the model that the strategy gives. True noises the mean that the strategy is given: then its
     momentum holds noise, and all that it does afterwards costs no privacy."""
     delta: float = DELTA
-    OLD_NAMES: ClassVar[Mapping[str, str]] = {"clip": "clip_norm", "multiplier": "noise_multiplier"}
+    OLD_NAMES: ClassVar[Mapping[str, str]] = FORMER
 
     def __post_init__(self) -> None:
-        above("clip_norm", self.clip_norm, 0)
-        at_least("noise_multiplier", self.noise_multiplier, 0)
-        above("delta", self.delta, 0, below=1)
+        check_gaussian(self.clip_norm, self.noise_multiplier, self.delta, noiseless=True)
 
     def claim(self, participation: Participation) -> PrivacyClaim:
         if participation.share is None:

@@ -9,7 +9,7 @@ import torch
 from fluoroscope.defences.accounting import DELTA, epsilon, gaussian
 from fluoroscope.defences.clipping import clipped
 from fluoroscope.defences.contract import Participation, dp_claim, sent
-from fluoroscope.defences.range_checks import above
+from fluoroscope.defences.range_checks import FORMER, check_gaussian
 from fluoroscope.defences.registry import DEFENCES
 from fluoroscope.errors import Misconfigured
 from fluoroscope.types import PrivacyClaim, UpdateRecord
@@ -41,12 +41,10 @@ class ClipAndNoise:
     noise_multiplier: float
     """sigma: the noise's standard deviation in units of `clip_norm`."""
     delta: float = DELTA
-    OLD_NAMES: ClassVar[Mapping[str, str]] = {"clip": "clip_norm", "multiplier": "noise_multiplier"}
+    OLD_NAMES: ClassVar[Mapping[str, str]] = FORMER
 
     def __post_init__(self) -> None:
-        above("clip_norm", self.clip_norm, 0)
-        above("noise_multiplier", self.noise_multiplier, 0)
-        above("delta", self.delta, 0, below=1)
+        check_gaussian(self.clip_norm, self.noise_multiplier, self.delta)
 
     def claim(self, participation: Participation) -> PrivacyClaim:
         # Any two clipped updates are at most 2 clip_norm apart: the server sees one client's by itself.

@@ -11,7 +11,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from fluoroscope.defences.accounting import DELTA, epsilon, sampled_gaussian
 from fluoroscope.defences.contract import Participation, dp_claim
-from fluoroscope.defences.range_checks import above, at_least
+from fluoroscope.defences.range_checks import FORMER, check_gaussian
 from fluoroscope.defences.registry import DEFENCES
 from fluoroscope.errors import Unsupported
 from fluoroscope.models.modes import client_mode
@@ -44,12 +44,10 @@ class DpSgd:
     noise_multiplier: float
     """sigma of the same: the noise's standard deviation in units of `clip_norm`."""
     delta: float = DELTA
-    OLD_NAMES: ClassVar[Mapping[str, str]] = {"clip": "clip_norm", "multiplier": "noise_multiplier"}
+    OLD_NAMES: ClassVar[Mapping[str, str]] = FORMER
 
     def __post_init__(self) -> None:
-        above("clip_norm", self.clip_norm, 0)
-        at_least("noise_multiplier", self.noise_multiplier, 0)
-        above("delta", self.delta, 0, below=1)
+        check_gaussian(self.clip_norm, self.noise_multiplier, self.delta, noiseless=True)
 
     def claim(self, participation: Participation) -> PrivacyClaim:
         if not self.noise_multiplier:

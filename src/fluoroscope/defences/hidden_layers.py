@@ -29,16 +29,8 @@ class HiddenLayers:
     """The named layers, with all that is below them, stay at home: parameters and statistics.
 
     Example:
-        >>> import torch
-        >>> from torch import nn
-        >>> import fluoroscope as fl
-        >>> model = nn.Sequential(nn.Flatten(), nn.Linear(16, 2))
-        >>> before = {name: torch.zeros_like(value) for name, value in model.state_dict().items()}
-        >>> after = {name: torch.linspace(0, 1, value.numel()).view_as(value) for name, value in before.items()}
-        >>> training = fl.LocalTraining(fl.Sgd(0.1), images=1, batch_size=1)
-        >>> record = fl.UpdateRecord.between(model, before, after, training, input_shape=(1, 4, 4))
-        >>> fl.HiddenLayers(layers=("1",)).send(record, fl.generator(0)).arrays
-        {}
+        >>> HiddenLayers(layers=("conv1", "layer1")).layers
+        ('conv1', 'layer1')
     """
 
     layers: tuple[str, ...]

@@ -13,7 +13,7 @@ from fluoroscope.defences.central_dp import noised
 from fluoroscope.defences.clipping import clipped
 from fluoroscope.defences.contract import Participation, Released
 from fluoroscope.defences.distance import Layers, distance
-from fluoroscope.defences.range_checks import above, at_least
+from fluoroscope.defences.range_checks import FORMER, check_gaussian
 from fluoroscope.defences.registry import DEFENCES
 from fluoroscope.errors import Misconfigured
 from fluoroscope.types import PrivacyClaim, State
@@ -37,12 +37,10 @@ class MetricPrivacy:
     before_optimiser: bool = False
     """As for central-dp."""
     delta: float = DELTA
-    OLD_NAMES: ClassVar[Mapping[str, str]] = {"clip": "clip_norm", "multiplier": "noise_multiplier"}
+    OLD_NAMES: ClassVar[Mapping[str, str]] = FORMER
 
     def __post_init__(self) -> None:
-        above("clip_norm", self.clip_norm, 0)
-        at_least("noise_multiplier", self.noise_multiplier, 0)
-        above("delta", self.delta, 0, below=1)
+        check_gaussian(self.clip_norm, self.noise_multiplier, self.delta, noiseless=True)
         if self.scale not in ("inverse", "direct") or self.layers not in ("arrays", "weights"):
             raise Misconfigured(
                 f"scale must be inverse or direct and layers arrays or weights, not {self.scale!r} and {self.layers!r}."

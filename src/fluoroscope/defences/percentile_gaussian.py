@@ -23,17 +23,8 @@ class PercentileGaussian:
     still give the image away.
 
     Example:
-        >>> import torch
-        >>> from torch import nn
-        >>> import fluoroscope as fl
-        >>> model = nn.Sequential(nn.Flatten(), nn.Linear(16, 2))
-        >>> before = {name: torch.zeros_like(value) for name, value in model.state_dict().items()}
-        >>> after = {name: torch.linspace(0, 1, value.numel()).view_as(value) for name, value in before.items()}
-        >>> training = fl.LocalTraining(fl.Sgd(0.1), images=1, batch_size=1)
-        >>> record = fl.UpdateRecord.between(model, before, after, training, input_shape=(1, 4, 4))
-        >>> noisy = fl.PercentileGaussian(noise_scale=1.0).send(record, fl.generator(0))
-        >>> bool((noisy.arrays["1.weight"] != record.arrays["1.weight"]).any())
-        True
+        >>> PercentileGaussian(noise_scale=50).noise_scale
+        50
     """
 
     noise_scale: float

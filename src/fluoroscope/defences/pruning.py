@@ -19,17 +19,11 @@ class Pruning:
     """Of each array's changes the smallest are set to 0, a fraction of `sparsity`.
 
     Example:
-        >>> import torch
-        >>> from torch import nn
-        >>> import fluoroscope as fl
-        >>> model = nn.Sequential(nn.Flatten(), nn.Linear(16, 2))
-        >>> before = {name: torch.zeros_like(value) for name, value in model.state_dict().items()}
-        >>> after = {name: torch.linspace(0, 1, value.numel()).view_as(value) for name, value in before.items()}
-        >>> training = fl.LocalTraining(fl.Sgd(0.1), images=1, batch_size=1)
-        >>> record = fl.UpdateRecord.between(model, before, after, training, input_shape=(1, 4, 4))
-        >>> pruned = fl.Pruning(sparsity=0.5).send(record, fl.generator(0))
-        >>> int((pruned.arrays["1.weight"] == 0).sum())
-        16
+        >>> Pruning(sparsity=0.9)
+        Pruning(sparsity=0.9)
+        >>> Pruning(sparsity=1.5)
+        Traceback (most recent call last):
+        fluoroscope.errors.Misconfigured: sparsity must be below 1, not 1.5.
     """
 
     sparsity: float

@@ -17,17 +17,8 @@ class Quantisation:
     """`bits` per number: each array's changes on 2^bits - 1 levels, even between minus and plus its largest.
 
     Example:
-        >>> import torch
-        >>> from torch import nn
-        >>> import fluoroscope as fl
-        >>> model = nn.Sequential(nn.Flatten(), nn.Linear(16, 2))
-        >>> before = {name: torch.zeros_like(value) for name, value in model.state_dict().items()}
-        >>> after = {name: torch.linspace(0, 1, value.numel()).view_as(value) for name, value in before.items()}
-        >>> training = fl.LocalTraining(fl.Sgd(0.1), images=1, batch_size=1)
-        >>> record = fl.UpdateRecord.between(model, before, after, training, input_shape=(1, 4, 4))
-        >>> coarse = fl.Quantisation(bits=2).send(record, fl.generator(0))
-        >>> len(coarse.arrays["1.weight"].unique()) <= 3
-        True
+        >>> Quantisation(bits=4)
+        Quantisation(bits=4)
     """
 
     bits: int

@@ -1,14 +1,14 @@
 """The likelihood-ratio attack (Carlini et al., S&P 2022): the victim's model against shadow models."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 from fluoroscope.attacks.inference.likelihood_ratio import Shadows, confidences, offline, online
-from fluoroscope.attacks.inference.registry import INFERENCE_ATTACKS
+from fluoroscope.attacks.inference.registry import INFERENCE_ATTACKS, Pool, Seen
 from fluoroscope.attacks.inference.seen_model import MODEL, seen_models
 from fluoroscope.attacks.inference.shadows import ClientShadows, nowhere
 from fluoroscope.errors import Misconfigured
@@ -41,13 +41,7 @@ class Lira:
         """A model to ask, and what the game is played with."""
         return MODEL | self.game.needs
 
-    def run(
-        self,
-        observations: Sequence[Observation],
-        candidates: LabelledImages,
-        rng: torch.Generator,
-        pool: LabelledImages | None = None,
-    ) -> Tensor:
+    def run(self, observations: Seen, candidates: LabelledImages, rng: Generator, pool: Pool = None) -> Tensor:
         """A row per observation; each is played by itself."""
         models = seen_models(self.name, observations, self.needs)
         if pool is None:

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
-from fluoroscope.attacks.inference.registry import INFERENCE_ATTACKS
+from fluoroscope.attacks.inference.registry import INFERENCE_ATTACKS, Pool, Seen
 from fluoroscope.attacks.inference.seen_model import MODEL, SeenModel, seen_models
 from fluoroscope.errors import Misconfigured, Unsupported
 from fluoroscope.threat_models import ParticipantObservation
@@ -44,13 +44,7 @@ class LossDifference:
 
     needs: ClassVar[frozenset[Capability]] = MODEL
 
-    def run(
-        self,
-        observations: Sequence[Observation],
-        candidates: LabelledImages,
-        rng: torch.Generator,
-        pool: LabelledImages | None = None,
-    ) -> Tensor:
+    def run(self, observations: Seen, candidates: LabelledImages, rng: Generator, pool: Pool = None) -> Tensor:
         """A row per round, with one column: the candidates are the shadow set, and it is asked about as a whole.
 
         High where the target seems to take part: the model then does better on its kind of data than on others'. It

@@ -3,11 +3,13 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 from fluoroscope.registry import Registry
 from fluoroscope.types import Capability, LabelledImages, Observation
+
+Seen = Sequence[Observation]
+Pool = LabelledImages | None
 
 
 class InferenceAttack(Protocol):
@@ -16,13 +18,7 @@ class InferenceAttack(Protocol):
     @property
     def needs(self) -> frozenset[Capability]: ...
 
-    def run(
-        self,
-        observations: Sequence[Observation],
-        candidates: LabelledImages,
-        rng: torch.Generator,
-        pool: LabelledImages | None = None,
-    ) -> Tensor:
+    def run(self, observations: Seen, candidates: LabelledImages, rng: Generator, pool: Pool = None) -> Tensor:
         """Scores: how likely those behind each observation trained on each candidate.
 
         Args:

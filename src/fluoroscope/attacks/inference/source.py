@@ -1,16 +1,15 @@
 """Source inference (Hu et al., ICDM 2021): which client trained on this record? Needs each client's model."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
-from fluoroscope.attacks.inference.registry import INFERENCE_ATTACKS
+from fluoroscope.attacks.inference.registry import INFERENCE_ATTACKS, Pool, Seen
 from fluoroscope.attacks.inference.seen_model import MODEL, seen_models
 from fluoroscope.errors import Misconfigured
-from fluoroscope.types import Capability, LabelledImages, Observation
+from fluoroscope.types import Capability, LabelledImages
 
 
 @dataclass(frozen=True)
@@ -22,13 +21,7 @@ class SourceInference:
 
     needs: ClassVar[frozenset[Capability]] = MODEL | {Capability.UPDATE}
 
-    def run(
-        self,
-        observations: Sequence[Observation],
-        candidates: LabelledImages,
-        rng: torch.Generator,
-        pool: LabelledImages | None = None,
-    ) -> Tensor:
+    def run(self, observations: Seen, candidates: LabelledImages, rng: Generator, pool: Pool = None) -> Tensor:
         """A row per observation, which is one client's; a candidate's column sums to 1 as probabilities."""
         if len(observations) < 2:
             raise Misconfigured(
