@@ -12,7 +12,7 @@ from sklearn.metrics import roc_auc_score
 
 from fluoroscope.attacks.inference import INFERENCE_ATTACKS
 from fluoroscope.attacks.inference.lira import Lira
-from fluoroscope.attacks.inference.membership import LossThreshold
+from fluoroscope.attacks.inference.loss_threshold import LossThreshold
 from fluoroscope.data import Request, load
 from fluoroscope.errors import Unsupported
 from fluoroscope.federation.client_round import client_round
