@@ -2,12 +2,14 @@
 
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 from fluoroscope.attacks import ATTACKS
+from fluoroscope.attacks.common.engine import Budget
 from fluoroscope.data import SOURCES
 from fluoroscope.defences import DEFENCES
 from fluoroscope.models import MODELS
@@ -47,6 +49,15 @@ def test_the_examples_of_extending_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for number, block in enumerate(blocks, 1):
         exec(compile(block, f"docs/extending.md, block {number}", "exec"), vars(module))
+
+
+def test_the_examples_of_the_api_page_run():
+    (block,) = re.findall(r"```python\n(.*?)```", (DOCS / "api.md").read_text(), re.DOTALL)
+    exec(compile(block.replace('"idlg"', "QUICK"), "docs/api.md", "exec"), {"QUICK": quick_idlg()})
+
+
+def quick_idlg():
+    return replace(ATTACKS.get("idlg"), budget=Budget(2))
 
 
 @every_page

@@ -82,7 +82,7 @@ for name in ("opacus", "dp_accounting", "tenseal"):
 root = logging.getLogger()
 before = root.handlers[:], root.level
 import fluoroscope
-fluoroscope.inspect, fluoroscope.DpSgd, fluoroscope.GlobalDp
+fluoroscope.inspect, fluoroscope.DpSgd, fluoroscope.ClipAndNoise
 import fluoroscope.defences.guard, fluoroscope.federation.guard
 assert (root.handlers, root.level) == before
 """

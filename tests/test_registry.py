@@ -36,3 +36,20 @@ def test_third_parties_come_in_by_entry_point(monkeypatch):
 
     monkeypatch.setattr("fluoroscope.registry.entry_points", lambda group: [Point()] if "parts" in group else [])
     assert Registry("parts").get("theirs") == 7
+
+
+def test_a_former_name_leads_to_the_part_and_is_not_listed():
+    parts: Registry[int] = Registry("parts")
+    parts.alias("global", "central")
+    parts.add("central", 1)
+    assert parts.get("global") == parts.get("central") == 1
+    assert "global" in parts
+    assert list(parts) == ["central"]
+    assert (parts.current("global"), parts.current("central")) == ("central", "central")
+    with pytest.raises(Misconfigured, match=r"did you mean 'central'\? Known: central\."):
+        parts.get("globl")
+    for taken in ("global", "central"):
+        with pytest.raises(Misconfigured, match=f"already has a part named '{taken}'"):
+            parts.add(taken, 2)
+        with pytest.raises(Misconfigured, match=f"already has a part named '{taken}'"):
+            parts.alias(taken, "central")

@@ -21,7 +21,7 @@ CONTENT = {
         "budget_minutes": 20,
         "victims": 2,
         "games": 3,
-        "compare": [{"label": "noise", "defence": [{"name": "percentile-gaussian", "sigma0": 1.0}]}],
+        "compare": [{"label": "noise", "defence": [{"name": "percentile-gaussian", "noise_scale": 1.0}]}],
     },
 }
 

@@ -53,7 +53,7 @@ def test_another_budget_or_label_changes_no_cell_that_it_does_not_concern(plan):
         ({"attacks": ["spam"]}, "did you mean 'span'"),
         ({"compare": [{"label": "none", "defence": [{"name": "fed-bn"}]}]}, "'none' is taken"),
         ({"compare": [{"label": "x", "defence": [{"name": "fed-bm"}]}]}, "did you mean 'fed-bn'"),
-        ({"compare": [{"label": "x", "defence": [{"name": "global-dp", "clip": -1}]}]}, "clip"),
+        ({"compare": [{"label": "x", "defence": [{"name": "central-dp", "clip_norm": -1}]}]}, "clip_norm"),
     ],
 )
 def test_what_is_wrong_is_named(audit, words):

@@ -12,8 +12,11 @@ from pathlib import Path
 import pytest
 
 from fluoroscope.audit import audit, plan_cells
+from fluoroscope.audit.kept import unreadable
 from fluoroscope.audit.schedule import Forecast, cells_of
-from fluoroscope.cells import Local
+from fluoroscope.cells import CellStore, Local, key
+from fluoroscope.findings import read_findings
+from fluoroscope.findings.metrics import declared
 from fluoroscope.report.audit_report import write_report
 
 from .conftest import plan_of
@@ -58,6 +61,77 @@ def test_what_is_finished_is_not_run_again(done, tmp_path, monkeypatch):
     again = audit(plan_of(audit={"budget_minutes": 30}), out, HERE)
     assert again.findings.cells == found.findings.cells
     assert all(not seconds for seconds in plan_cells(plan_of(), out).expected.seconds.values())
+
+
+def test_every_score_is_declared_with_its_direction(done):
+    for cell in done[0].findings.cells:
+        assert cell.scores
+        for name, score in cell.scores.items():
+            (metric,) = declared(name, cell.kind)
+            assert score.higher_is_leakier is metric.higher_is_leakier
+        for name in {name for shown in cell.gallery for name in shown.scores}:
+            assert declared(name, cell.kind)
+
+
+def test_a_reconstruction_says_what_was_attacked(done):
+    found, out = done
+    assert {(cell.kind, cell.attacked) for cell in found.findings.cells} == {
+        ("federation", None), ("reconstruction", "stand-ins"), ("crafted-model", None), ("guard", None),
+        ("client-inference", None),
+    }  # fmt: skip
+    assert [cell["kind"] for cell in findings(out)["cells"] if "attacked" in cell] == ["reconstruction"] * 2
+    assert read_findings(out).findings == found.findings, "as it was made, so it is read"
+
+
+@pytest.fixture
+def copied(done, tmp_path):
+    """A copy of the audit, and the file and key of its first reconstruction."""
+    out = shutil.copytree(done[1], tmp_path / "again")
+    name = key(next(cell for cell in cells_of(plan_of()) if cell.kind == "reconstruction"), plan_of().seed)
+    return CellStore(out / "cells"), name
+
+
+@pytest.mark.parametrize(
+    ("damage", "why"),
+    [
+        (lambda cell: cell["notes"]["scores"]["rdlv"].update(value="high"), "scores.rdlv.value"),
+        (lambda cell: cell["notes"]["gallery"][0].pop("original"), "gallery.0.original"),
+        (lambda cell: cell.update(notes=[1]), "notes"),
+        (lambda cell: cell.pop("measures"), "measures"),
+    ],
+)
+def test_a_damaged_cell_cannot_be_read(copied, damage, why):
+    store, name = copied
+    assert unreadable(store, name) is None
+    rewrite(store, name, damage)
+    assert why in unreadable(store, name)
+
+
+def rewrite(store, name, change):
+    path = store.folder / f"{name}.json"
+    content = json.loads(path.read_text())
+    change(content)
+    path.write_text(json.dumps(content))
+
+
+def test_a_cell_of_an_earlier_version_is_run_again_and_named(done, copied, caplog):
+    store, name = copied
+    rewrite(store, name, lambda cell: cell["notes"].update(stand_ins=True))
+    plan, out = plan_of(), store.folder.parent
+    intended = plan_cells(plan, out)
+    assert store.has(name), "looking changes nothing"
+    (again,) = [cell for cell, seconds in intended.expected.seconds.items() if seconds]
+    assert again.startswith("reconstruction-none")
+    assert audit(plan, out, HERE, intended=intended).findings == done[0].findings
+    (line,) = caplog.messages
+    assert name in line
+    assert "stand_ins" in line
+
+
+def test_a_gallery_without_its_images_cannot_be_read(copied):
+    store, name = copied
+    (store.folder / f"{name}.safetensors").unlink()
+    assert "are missing: only none there" in unreadable(store, name)
 
 
 def test_a_failed_cell_is_shown_with_its_reason_and_the_others_go_on(tmp_path):

@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 from PIL import Image
 from safetensors.torch import load_file
 
-from fluoroscope.attacks.common.checkpoint import FileKeeper
+from fluoroscope.scenarios import recorded_update
 from tests.cli.test_cli import fluoroscope
 
 PLAN = """
@@ -90,26 +91,29 @@ def test_granted_labels_are_known_to_the_attack(run):
 def test_a_killed_attack_goes_on(run, monkeypatch):
     told = ["attack", "run", "--attack", "bn-only", "--set", "budget.iterations=6", "--json", "--out", "killed"]
     whole = json.loads(fluoroscope(*told[:-1], "whole", cwd=run).stdout)
-    keep, kept = FileKeeper.keep, []
+    run_isolated, done = recorded_update.run_isolated, []
 
-    def keep_and_die(self, midway, ended):
-        self.every_seconds = 0.0
-        keep(self, midway, ended)
-        kept.append(midway.iterations)
-        if midway.iterations == 3:
-            raise KeyboardInterrupt
+    def stopped_after(last):
+        """Ctrl-C after so many iterations, with a checkpoint of every one."""
 
-    with monkeypatch.context() as patch:
-        patch.setattr(FileKeeper, "keep", keep_and_die)
-        assert fluoroscope(*told, cwd=run).returncode == 130
+        def run_until(attack, seen, rng, on_iteration, checkpoint):
+            def count(i, n):
+                done.append(i + 1)
+                if i + 1 == last:
+                    raise KeyboardInterrupt
 
-    def count(self, midway, ended):
-        if not ended:
-            kept.append(midway.iterations)
+            return run_isolated(attack, seen, rng, count, replace(checkpoint, every_seconds=0.0))
 
-    monkeypatch.setattr(FileKeeper, "keep", count)
+        return run_until
+
+    monkeypatch.setattr(recorded_update, "run_isolated", stopped_after(3))
+    assert fluoroscope(*told, cwd=run).returncode == 130
+    monkeypatch.setattr(recorded_update, "run_isolated", stopped_after(None))
     resumed = json.loads(fluoroscope(*told, cwd=run).stdout)
-    assert kept == [1, 2, 3, 4, 5, 6], "no iteration twice"
+    first, then = done[:3], done[3:]
+    assert first == [1, 2, 3]
+    assert then == list(range(then[0], 7))
+    assert then[0] > 3, "no iteration twice"
     assert resumed["scores"] == whole["scores"]
 
 

@@ -5,10 +5,10 @@ import torch
 
 from fluoroscope.defences import DEFENCES, Participation, chain
 from fluoroscope.defences.accounting import affordable, epsilon, gaussian
+from fluoroscope.defences.central_dp import CentralDp
 from fluoroscope.defences.clip_and_noise import ClipAndNoise
 from fluoroscope.defences.dp_sgd import DpSgd
 from fluoroscope.defences.fed_bn import FedBn
-from fluoroscope.defences.global_dp import GlobalDp
 from fluoroscope.defences.metric_privacy import MetricPrivacy
 from fluoroscope.defences.percentile_gaussian import PercentileGaussian
 from fluoroscope.defences.pruning import Pruning
@@ -37,7 +37,7 @@ def test_the_claim_is_the_one_that_is_made():
     assert chain().claim(ONCE) == NO_CLAIM
     both = chain(FedBn(), PercentileGaussian(1.0)).claim(ONCE)
     assert both.epsilon is None
-    assert "rest of the update" in both.statement
+    assert "all but BatchNorm is sent" in both.statement
     assert "depends on the data" in both.statement
 
 
@@ -45,8 +45,8 @@ def test_the_claim_is_the_one_that_is_made():
     ("parts", "message"),
     [
         ((PercentileGaussian(1.0), DpSgd(1.0, 1.0)), "DpSgd stands while the client trains, so it comes before"),
-        ((GlobalDp(), Pruning(0.5)), "Pruning stands on what leaves the client, so it comes before GlobalDp"),
-        ((GlobalDp(), MetricPrivacy()), "GlobalDp and MetricPrivacy both stand at the server"),
+        ((CentralDp(), Pruning(0.5)), "Pruning stands on what leaves the client, so it comes before CentralDp"),
+        ((CentralDp(), MetricPrivacy()), "CentralDp and MetricPrivacy both stand at the server"),
         ((DpSgd(1.0, 1.0), ClipAndNoise(1.0, 1.0)), "each make a claim of their own"),
     ],
 )
@@ -78,6 +78,6 @@ def test_a_budget_lasts_as_long_as_the_sum_says():
 
 def test_every_defence_is_registered_by_its_name():
     assert set(DEFENCES) >= {
-        "clip-and-noise", "clipping", "dp-sgd", "fed-bn", "global-dp", "hidden-layers", "metric-privacy",
+        "central-dp", "clip-and-noise", "clipping", "dp-sgd", "fed-bn", "hidden-layers", "metric-privacy",
         "percentile-gaussian", "pruning", "quantisation",
     }  # fmt: skip

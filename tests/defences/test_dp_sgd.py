@@ -23,7 +23,7 @@ def setting(model="lenet5", count=4, **changes):
 
 def test_without_noise_and_with_a_wide_clip_it_is_plain_training():
     network, state, data, training = setting(epochs=2)
-    after, loss = DpSgd(clip=1e6, multiplier=0.0).train(network, state, data, training, rng())
+    after, loss = DpSgd(clip_norm=1e6, noise_multiplier=0.0).train(network, state, data, training, rng())
     plain = local_training(network, state, data, training, rng())
     for name, value in plain.state.items():
         torch.testing.assert_close(after[name], value, atol=1e-5, rtol=1e-4)
@@ -33,7 +33,7 @@ def test_without_noise_and_with_a_wide_clip_it_is_plain_training():
 def test_each_image_is_clipped_by_itself():
     network, state, data, training = setting()
     clip = 0.5
-    after, _ = DpSgd(clip, multiplier=0.0).train(network, state, data, training, rng())
+    after, _ = DpSgd(clip, noise_multiplier=0.0).train(network, state, data, training, rng())
     parameters = {name: value.clone().requires_grad_() for name, value in state.items()}
     total = {name: torch.zeros_like(value) for name, value in state.items()}
     for i in range(len(data)):
@@ -96,5 +96,5 @@ def test_the_model_is_left_as_it_was_and_the_draws_are_the_seed_s():
 
 
 def test_a_negative_multiplier_is_refused():
-    with pytest.raises(Misconfigured, match="multiplier must be 0 or more"):
+    with pytest.raises(Misconfigured, match="noise_multiplier must be 0 or more"):
         DpSgd(1.0, -1.0)

@@ -6,8 +6,8 @@ import torch
 from dp_accounting.rdp import RdpAccountant
 
 from fluoroscope.defences import Participation
+from fluoroscope.defences.central_dp import CentralDp
 from fluoroscope.defences.distance import distance
-from fluoroscope.defences.global_dp import GlobalDp
 from fluoroscope.defences.metric_privacy import MetricPrivacy
 from fluoroscope.errors import Misconfigured
 from fluoroscope.types import LocalTraining, Sgd
@@ -23,8 +23,8 @@ def updates(count, scale=1.0):
     ]
 
 
-def test_global_dp_clips_each_and_noises_the_mean():
-    defence, cohort = GlobalDp(clip=5.0, multiplier=0.2), updates(4)
+def test_central_dp_clips_each_and_noises_the_mean():
+    defence, cohort = CentralDp(clip_norm=5.0, noise_multiplier=0.2), updates(4)
     clipped = [defence.clip_update(update) for update in cohort]
     for update in clipped:
         assert float(torch.cat([v.flatten() for v in update.values()]).norm()) == pytest.approx(5.0, rel=1e-4)
@@ -35,13 +35,13 @@ def test_global_dp_clips_each_and_noises_the_mean():
 
 def test_the_claim_depends_on_the_largest_weight():
     """Three clients, one of which weighs a half: it moves the mean by half a clip."""
-    even = GlobalDp(1.0, 2.0).claim(Participation(TRAINING, 10, 3, 1 / 3))
-    uneven = GlobalDp(1.0, 2.0).claim(Participation(TRAINING, 10, 3, 1 / 2))
+    even = CentralDp(1.0, 2.0).claim(Participation(TRAINING, 10, 3, 1 / 3))
+    uneven = CentralDp(1.0, 2.0).claim(Participation(TRAINING, 10, 3, 1 / 2))
     for claim, multiplier in ((even, 2.0), (uneven, 4 / 3)):
         event = dp_accounting.SelfComposedDpEvent(dp_accounting.GaussianDpEvent(multiplier), 10)
         assert claim.epsilon == pytest.approx(RdpAccountant().compose(event).get_epsilon(1e-5))
-    assert GlobalDp(1.0, 2.0).claim(Participation(TRAINING, 10, 3, None)).epsilon is None
-    assert GlobalDp(1.0, 0.0).claim(Participation(TRAINING, 10, 3, 1 / 3)).epsilon is None
+    assert CentralDp(1.0, 2.0).claim(Participation(TRAINING, 10, 3, None)).epsilon is None
+    assert CentralDp(1.0, 0.0).claim(Participation(TRAINING, 10, 3, 1 / 3)).epsilon is None
 
 
 @pytest.mark.parametrize("layers", ["arrays", "weights"])
@@ -71,7 +71,7 @@ def test_identical_clients_need_no_noise():
 
 
 def test_metric_privacy_says_that_it_is_not_differential_privacy():
-    claim = MetricPrivacy(clip=5, multiplier=0.01).claim(Participation(TRAINING, 1, 3, 1 / 3))
+    claim = MetricPrivacy(clip_norm=5, noise_multiplier=0.01).claim(Participation(TRAINING, 1, 3, 1 / 3))
     # sqrt(2 ln(1.25 / 1e-5)) * 3 / (5 * 0.01): the mean's distance in units of the noise, P3 definition 6
     assert "epsilon = 290.7 divided by that round's d" in claim.statement
     for words in ("not differential privacy", "epsilon * r", "not itself protected"):

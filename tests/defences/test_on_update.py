@@ -64,7 +64,7 @@ def test_a_zero_update_can_be_clipped():
 
 def test_clip_and_noise_has_the_noise_that_its_claim_counts():
     plain = record("lenet5")
-    defence = ClipAndNoise(clip=0.01, multiplier=2.0)
+    defence = ClipAndNoise(clip_norm=0.01, noise_multiplier=2.0)
     sent = defence.send(plain, rng())
     clipped = Clipping(0.01).send(plain, rng())
     noise = difference(sent.state_after, clipped.state_after)
@@ -81,14 +81,14 @@ def test_clip_and_noise_does_not_let_statistics_pass():
         ClipAndNoise(1.0, 1.0).send(record(), rng())
 
 
-@pytest.mark.parametrize("share", [0.0, 0.7, 1.0])
-def test_pruning_keeps_the_largest(share):
-    pruned = Pruning(share).send(record(), rng()).arrays
+@pytest.mark.parametrize("sparsity", [0.0, 0.7, 1.0])
+def test_pruning_keeps_the_largest(sparsity):
+    pruned = Pruning(sparsity).send(record(), rng()).arrays
     for name, change in record().arrays.items():
         kept = pruned[name].abs() > 0
-        if share < 1 and (~kept).any() and kept.any():
+        if sparsity < 1 and (~kept).any() and kept.any():
             assert change.abs()[~kept].max() <= change.abs()[kept].min() + 1e-7
-        assert int(kept.sum()) <= change.numel() - round(share * change.numel())
+        assert int(kept.sum()) <= change.numel() - round(sparsity * change.numel())
 
 
 def test_quantisation_has_few_levels_and_the_right_mean():
@@ -107,11 +107,14 @@ def test_quantisation_has_few_levels_and_the_right_mean():
     assert error < 0.12
 
 
-def test_fed_bn_keeps_statistics_and_on_request_scale_and_shift():
-    kept = FedBn().send(record(), rng())
+def test_fed_bn_keeps_all_of_batchnorm_or_the_statistics_alone():
+    statistics = FedBn(parameters=False)
+    kept = statistics.send(record(), rng())
     assert kept.buffers_after is None
     assert set(kept.state_after) == set(record().state_after)
-    proper = FedBn(parameters=True).send(record(), rng())
+    assert "its scale and shift too" in statistics.claim(Participation(record().training, 1)).statement
+    proper = FedBn().send(record(), rng())
+    assert proper.buffers_after is None
     missing = set(record().state_after) - set(proper.state_after)
     layers = {name.removesuffix(".running_mean") for name in record().buffers_before if name.endswith("running_mean")}
     assert missing == {f"{layer}.{part}" for layer in layers for part in ("weight", "bias")}
@@ -131,12 +134,12 @@ def test_hidden_layers_leave_nothing_of_them():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: PercentileGaussian(-1.0), "sigma0 must be 0 or more, not -1"),
-        (lambda: PercentileGaussian(float("nan")), "sigma0 must be 0 or more"),
+        (lambda: PercentileGaussian(-1.0), "noise_scale must be 0 or more, not -1"),
+        (lambda: PercentileGaussian(float("nan")), "noise_scale must be 0 or more"),
         (lambda: PercentileGaussian(1.0, 101.0), r"percentile must lie in 0\.\.100, not 101"),
-        (lambda: Clipping(0.0), "bound must be above 0"),
-        (lambda: ClipAndNoise(1.0, 0.0), "multiplier must be above 0"),
-        (lambda: Pruning(1.5), r"share must lie in 0\.\.1"),
+        (lambda: Clipping(0.0), "clip_norm must be above 0"),
+        (lambda: ClipAndNoise(1.0, 0.0), "noise_multiplier must be above 0"),
+        (lambda: Pruning(1.5), r"sparsity must lie in 0\.\.1"),
         (lambda: Quantisation(1), r"bits must lie in 2\.\.16"),
         (lambda: HiddenLayers(()), "at least one layer"),
     ],

@@ -23,14 +23,14 @@ from fluoroscope.types import LocalTraining, Network, PrivateBatch, Sgd
 from .conftest import plan_of
 
 SETTINGS = {
-    "clip-and-noise": {"clip": 1.0, "multiplier": 0.5},
-    "clipping": {"bound": 0.5},
-    "dp-sgd": {"clip": 1.0, "multiplier": 0.5},
-    "global-dp": {"clip": 1.0, "multiplier": 0.1},
-    "metric-privacy": {"clip": 1.0, "multiplier": 0.1},
+    "clip-and-noise": {"clip_norm": 1.0, "noise_multiplier": 0.5},
+    "clipping": {"clip_norm": 0.5},
+    "dp-sgd": {"clip_norm": 1.0, "noise_multiplier": 0.5},
+    "central-dp": {"clip_norm": 1.0, "noise_multiplier": 0.1},
+    "metric-privacy": {"clip_norm": 1.0, "noise_multiplier": 0.1},
     "hidden-layers": {"layers": ["body.0"]},
-    "percentile-gaussian": {"sigma0": 1.0},
-    "pruning": {"share": 0.5},
+    "percentile-gaussian": {"noise_scale": 1.0},
+    "pruning": {"sparsity": 0.5},
     "quantisation": {"bits": 8},
 }
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 from flwr.app import ConfigRecord, Message, MetricRecord, RecordDict
 
+from fluoroscope.defences.central_dp import CentralDp
 from fluoroscope.defences.distance import distance
-from fluoroscope.defences.global_dp import GlobalDp
 from fluoroscope.defences.metric_privacy import MetricPrivacy
 from fluoroscope.federation.cohort import DISTANCE, NOISE, DefendedStrategy
 from fluoroscope.federation.grid import InProcessGrid
@@ -60,10 +60,10 @@ def steps(states):
     return [after - before for before, after in pairwise(states)]
 
 
-NO_NOISE = GlobalDp(CLIP, 0.0)
+NO_NOISE = CentralDp(CLIP, 0.0)
 D = distance(clipped())
 DEFENCES = {
-    "global": (GlobalDp(CLIP, MULTIPLIER), CLIP * MULTIPLIER / CLIENTS),
+    "global": (CentralDp(CLIP, MULTIPLIER), CLIP * MULTIPLIER / CLIENTS),
     "inverse": (MetricPrivacy(CLIP, MULTIPLIER, "inverse"), CLIP * MULTIPLIER / (CLIENTS * D)),
     "direct": (MetricPrivacy(CLIP, MULTIPLIER, "direct"), CLIP * MULTIPLIER * D / CLIENTS),
 }
@@ -88,7 +88,7 @@ def test_every_round_has_the_formula_s_noise_and_the_server_remembers_none_of_it
 
 @pytest.mark.parametrize("name", ["fedavgm", "fedadam", "fedyogi"])
 def test_noise_before_the_optimiser_enters_its_memory_and_is_asked_for(name):
-    early = GlobalDp(CLIP, MULTIPLIER, before_optimiser=True)
+    early = CentralDp(CLIP, MULTIPLIER, before_optimiser=True)
     plain, noisy = build_strategy(name, {}, CLIENTS), build_strategy(name, {}, CLIENTS)
     rounds(DefendedStrategy(plain, NO_NOISE, 0), 1)
     rounds(DefendedStrategy(noisy, early, 0), 1)
@@ -99,8 +99,8 @@ def test_noise_before_the_optimiser_enters_its_memory_and_is_asked_for(name):
 
 
 def test_noise_before_a_plain_mean_is_noise_after_it():
-    late, _ = rounds(DefendedStrategy(build_strategy("fedavg", {}, CLIENTS), GlobalDp(CLIP, MULTIPLIER), 0))
-    early = DefendedStrategy(build_strategy("fedavg", {}, CLIENTS), GlobalDp(CLIP, MULTIPLIER, True), 0)
+    late, _ = rounds(DefendedStrategy(build_strategy("fedavg", {}, CLIENTS), CentralDp(CLIP, MULTIPLIER), 0))
+    early = DefendedStrategy(build_strategy("fedavg", {}, CLIENTS), CentralDp(CLIP, MULTIPLIER, True), 0)
     for a, b in zip(rounds(early)[0], late, strict=True):
         torch.testing.assert_close(a, b, rtol=0, atol=1e-6)
 
@@ -108,7 +108,7 @@ def test_noise_before_a_plain_mean_is_noise_after_it():
 @pytest.mark.parametrize("name", list(STRATEGIES))
 def test_going_on_after_a_stop_changes_nothing_under_noise(name):
     def strategy():
-        return DefendedStrategy(build_strategy(name, {}, CLIENTS), GlobalDp(CLIP, MULTIPLIER), 0)
+        return DefendedStrategy(build_strategy(name, {}, CLIENTS), CentralDp(CLIP, MULTIPLIER), 0)
 
     whole, _ = rounds(strategy(), 2)
     first, second = strategy(), strategy()

@@ -6,10 +6,13 @@ import dp_accounting
 import pytest
 import torch
 from dp_accounting.rdp import RdpAccountant
+from flwr.serverapp.strategy import FedAvg
 
 from fluoroscope.errors import Misconfigured, Unsupported
 from fluoroscope.federation.plan import read_plan
+from fluoroscope.federation.privacy import claimed
 from fluoroscope.federation.run import federate
+from fluoroscope.federation.strategies import STRATEGIES
 from fluoroscope.federation.task import load_task
 
 from .conftest import digests, plan_of
@@ -24,7 +27,7 @@ def run(tmp_path, defence, name="run", **changes):
 
 def test_noise_is_what_the_server_records(tmp_path):
     plain, _ = run(tmp_path, [], "plain", rounds=1)
-    noised, _ = run(tmp_path, [{"name": "percentile-gaussian", "sigma0": 5}], "noised", rounds=1)
+    noised, _ = run(tmp_path, [{"name": "percentile-gaussian", "noise_scale": 5}], "noised", rounds=1)
     a, b = (store.load(1, "client-1") for store in (plain, noised))
     assert all(not torch.equal(a.state_after[name], b.state_after[name]) for name in a.state_after)
     assert "not differential privacy" in b.claim.statement
@@ -61,21 +64,49 @@ def test_fed_bn_needs_public_images_to_test_on(tmp_path):
         run(tmp_path, [{"name": "fed-bn"}], partition={"auxiliary": 0.0})
 
 
-def test_global_dp_moves_the_model_by_the_clip_and_its_noise(tmp_path):
-    tight = [{"name": "global-dp", "clip": 0.001, "multiplier": 0.0}]
+def test_central_dp_moves_the_model_by_the_clip_and_its_noise(tmp_path):
+    tight = [{"name": "central-dp", "clip_norm": 0.001, "noise_multiplier": 0.0}]
     store, _ = run(tmp_path, tight, rounds=1)
     before, after = store.global_state(0), store.global_state(1)
     parameters = list(store.load(1, "client-1").state_after)
     moved = torch.cat([(after[name] - before[name]).flatten() for name in parameters]).norm()
     assert 0 < float(moved) <= 0.001 * 1.01
-    noisy, _ = run(tmp_path, [{"name": "global-dp", "clip": 0.001, "multiplier": 30.0}], "noisy", rounds=1)
+    noisy, _ = run(tmp_path, [{"name": "central-dp", "clip_norm": 0.001, "noise_multiplier": 30.0}], "noisy", rounds=1)
     noise = torch.cat([(noisy.global_state(1)[n] - after[n]).flatten() for n in parameters])
     assert float(noise.std()) == pytest.approx(30 * 0.001 / 3, rel=0.1)
     assert noisy.load(1, "client-1").claim.unit == "client"
 
 
+@pytest.mark.parametrize(
+    ("strategy", "late", "early"),
+    [
+        ("fedavg", True, True), ("fedprox", True, True), ("fedopt", True, True),  # plain means
+        ("fedavgm", False, True), ("fedadam", False, True), ("fedyogi", False, True),  # what they do with a mean
+        ("fedmedian", False, False),
+    ],
+)  # fmt: skip
+def test_the_strategy_is_asked_whether_noise_at_the_server_bounds_a_client(strategy, late, early):
+    for before_optimiser, bounded in ((False, late), (True, early)):
+        defence = [{"name": "central-dp", "noise_multiplier": 2.0, "before_optimiser": before_optimiser}]
+        task = load_task(plan_of(**SMALL, defence=defence, strategy={"name": strategy}))
+        claim = claimed(task, task.training(10, 5, 1, 0.1), 1)
+        assert (claim.epsilon is not None) == bounded
+        assert (claim.relation, claim.trust) == (("add or remove", "central") if bounded else (None, None))
+
+
+def test_a_strategy_of_somebody_s_own_that_is_no_mean_gets_no_claim(monkeypatch):
+    class Trimmed(FedAvg):
+        def aggregate_train(self, server_round, replies):
+            return super().aggregate_train(server_round, list(replies)[1:])
+
+    monkeypatch.setattr(STRATEGIES, "get", lambda name: Trimmed)
+    defence = [{"name": "central-dp", "noise_multiplier": 2.0, "before_optimiser": True}]
+    task = load_task(plan_of(**SMALL, defence=defence, strategy={"name": "trimmed"}))
+    assert claimed(task, task.training(10, 5, 1, 0.1), 1).epsilon is None
+
+
 def test_epsilon_grows_with_the_rounds_and_stops_at_the_budget(tmp_path):
-    defence = [{"name": "dp-sgd", "clip": 1.0, "multiplier": 2.0}]
+    defence = [{"name": "dp-sgd", "clip_norm": 1.0, "noise_multiplier": 2.0}]
     changes = {"model": {"name": "lenet5"}, "data": {"images": 60, "size": 32}}
     store, _ = run(tmp_path, defence, rounds=3, **changes)
     training = store.load(1, "client-1").training
@@ -95,8 +126,8 @@ def test_epsilon_grows_with_the_rounds_and_stops_at_the_budget(tmp_path):
 @pytest.mark.parametrize(
     ("defence", "budget", "message"),
     [
-        ([{"name": "percentile-gaussian", "sigma0": 1}], 8.0, "needs a defence that counts it"),
-        ([{"name": "global-dp"}], 8.0, "does not last for one round"),
+        ([{"name": "percentile-gaussian", "noise_scale": 1}], 8.0, "needs a defence that counts it"),
+        ([{"name": "central-dp"}], 8.0, "does not last for one round"),
     ],
 )
 def test_a_budget_that_cannot_be_kept_is_refused(tmp_path, defence, budget, message):
@@ -107,11 +138,11 @@ def test_a_budget_that_cannot_be_kept_is_refused(tmp_path, defence, budget, mess
 @pytest.mark.parametrize(
     ("defence", "message"),
     [
-        ([{"name": "percentile-gausian", "sigma0": 1}], "did you mean 'percentile-gaussian'"),
-        ([{"name": "percentile-gaussian", "sigma": 1}], "no setting 'sigma'; it takes: sigma0, percentile"),
-        ([{"name": "percentile-gaussian"}], "needs the setting 'sigma0'"),
-        ([{"name": "percentile-gaussian", "sigma0": -1}], "sigma0 must be 0 or more"),
-        ([{"name": "percentile-gaussian", "sigma0": "much"}], "sigma0: .*not 'much'"),
+        ([{"name": "percentile-gausian", "noise_scale": 1}], "did you mean 'percentile-gaussian'"),
+        ([{"name": "percentile-gaussian", "sigma": 1}], "no setting 'sigma'; it takes: noise_scale, percentile"),
+        ([{"name": "percentile-gaussian"}], "needs the setting 'noise_scale'"),
+        ([{"name": "percentile-gaussian", "noise_scale": -1}], "noise_scale must be 0 or more"),
+        ([{"name": "percentile-gaussian", "noise_scale": "much"}], "noise_scale: .*not 'much'"),
     ],
 )
 def test_wrong_settings_are_named(tmp_path, defence, message):
@@ -120,7 +151,11 @@ def test_wrong_settings_are_named(tmp_path, defence, message):
 
 
 def test_a_defended_run_gives_the_same_bytes_twice(tmp_path):
-    defence = [{"name": "fed-bn"}, {"name": "percentile-gaussian", "sigma0": 1}, {"name": "quantisation", "bits": 8}]
+    defence = [
+        {"name": "fed-bn"},
+        {"name": "percentile-gaussian", "noise_scale": 1},
+        {"name": "quantisation", "bits": 8},
+    ]
     first, _ = run(tmp_path, defence, "a")
     second, _ = run(tmp_path, defence, "b")
     assert digests(first.folder) == digests(second.folder)
@@ -128,7 +163,7 @@ def test_a_defended_run_gives_the_same_bytes_twice(tmp_path):
 
 def test_what_dp_sgd_cannot_train_is_found_before_anything_is_written(tmp_path):
     with pytest.raises(Unsupported, match="resnet18-gn"):
-        run(tmp_path, [{"name": "dp-sgd", "clip": 1.0, "multiplier": 1.0}])
+        run(tmp_path, [{"name": "dp-sgd", "clip_norm": 1.0, "noise_multiplier": 1.0}])
     assert not (tmp_path / "run").exists()
 
 

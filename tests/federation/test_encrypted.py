@@ -7,7 +7,7 @@ import torch
 from flwr.app import ArrayRecord
 
 from fluoroscope.defences import chain
-from fluoroscope.defences.homomorphic import HomomorphicEncryption, added, public_context
+from fluoroscope.defences.homomorphic import HomomorphicEncryption
 from fluoroscope.defences.pruning import Pruning
 from fluoroscope.errors import BadInput, Misconfigured
 from fluoroscope.federation.encrypted import EncryptedSum
@@ -38,7 +38,7 @@ def test_a_sum_of_ciphertexts_is_the_sum(key):
     one = record("lenet5")
     defence = HomomorphicEncryption(key)
     sealed = [defence.encrypt(one, weight) for weight in (0.25, 0.75)]
-    total = added(public_context(key), sealed)
+    total = defence.add(defence.public_context(), sealed)
     state = {**one.state_before, **one.buffers_before}
     again = defence.decrypt(total, state, defence.sealed(one))
     for name, value in one.state_after.items():
@@ -48,8 +48,9 @@ def test_a_sum_of_ciphertexts_is_the_sum(key):
 def test_the_public_context_decrypts_nothing(key):
     import tenseal
 
-    (part, *_) = HomomorphicEncryption(key).encrypt(record("lenet5"), 1.0)
-    context = tenseal.context_from(public_context(key))
+    defence = HomomorphicEncryption(key)
+    (part, *_) = defence.encrypt(record("lenet5"), 1.0)
+    context = tenseal.context_from(defence.public_context())
     assert context.is_public()
     with pytest.raises(ValueError, match="secret"):
         tenseal.ckks_vector_from(context, part).decrypt()
@@ -143,6 +144,7 @@ def test_a_file_that_is_no_key_is_named(tmp_path):
 
 def test_different_layers_cannot_be_added(key):
     one = record("lenet5")
-    many = HomomorphicEncryption(key).encrypt(one, 1.0)
+    defence = HomomorphicEncryption(key)
+    many = defence.encrypt(one, 1.0)
     with pytest.raises(BadInput, match="different numbers of ciphertexts"):
-        added(public_context(key), [many, many[:1]])
+        defence.add(defence.public_context(), [many, many[:1]])

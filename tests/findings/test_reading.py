@@ -4,9 +4,10 @@ import json
 
 import pytest
 
-from fluoroscope.errors import BadInput
+from fluoroscope.errors import BadInput, FluoroscopeError
 from fluoroscope.findings.pointer import pointer, resolve
 from fluoroscope.findings.reading import read_findings
+from fluoroscope.findings.writing import document_of
 
 REMOVED = object()
 
@@ -37,6 +38,18 @@ def test_further_metrics_and_keys_are_welcome(audit, tmp_path):
     assert read_findings(folder).findings.cells[0].scores["calibration_error"].value == 0.1
 
 
+def test_what_is_read_is_written_again_as_it_was(audit):
+    found = read_findings(audit)
+    assert document_of(found.findings) == found.document
+
+
+def test_findings_at_odds_are_not_made_into_a_document(audit):
+    findings = read_findings(audit).findings
+    lost = findings.model_copy(update={"cells": findings.cells[:1]})
+    with pytest.raises(FluoroscopeError, match=r"not written: verdicts\.0\.text: numbers\.0\.pointer"):
+        document_of(lost)
+
+
 def test_timing_may_be_absent(audit, tmp_path):
     assert read_findings(broken(audit, tmp_path, ["seed"], 1)).timing is None
 
@@ -54,6 +67,12 @@ def test_timing_may_be_absent(audit, tmp_path):
         (["cells", 3, "threat"], "ghost", "cells.3.threat: 'ghost'"),
         (["cells", 3, "id"], "federation-0", "cells: id 'federation-0' occurs twice"),
         (["cells", 0, "curves", "accuracy", "x"], [1], "cells.0.curves.accuracy: x, y, low and high differ"),
+        (
+            ["cells", 3, "scores", "rdlv", "higher_is_leakier"],
+            False,
+            "cells.3.scores.rdlv.higher_is_leakier: the metric",
+        ),
+        (["cells", 3, "attacked"], "a copy", "cells.3.attacked"),
         (["defences", 0, "label"], "no", "defences.0.label: the first is always 'none'"),
         (["verdicts", 0, "level"], "fine", "verdicts.0.level"),
         (["verdicts", 0, "stopped_by"], "wall", "verdicts.0.stopped_by"),

@@ -9,10 +9,12 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from markupsafe import Markup
 from PIL import Image
 from skimage.metrics import structural_similarity
 
 from fluoroscope.errors import BadInput
+from fluoroscope.findings.metrics import ATTACKED
 from fluoroscope.findings.pointer import resolve
 from fluoroscope.report.audit_report import write_report
 from fluoroscope.report.embedded import BLURRED_TO, blurred
@@ -64,6 +66,28 @@ def test_the_officer_reads_it_first(page):
         assert words in page
     assert "the loss became infinite in round 1" in page
     assert "the budget of 10 minutes was spent" in page
+
+
+@pytest.mark.parametrize("attacked", ["recorded update", "stand-ins"])
+def test_both_readers_are_told_what_a_reconstruction_was_measured_on(audit, tmp_path, attacked):
+    document = json.loads((audit / "findings.json").read_text())
+    for cell in document["cells"]:
+        cell["gallery"] = []
+        if cell["kind"] == "reconstruction" and cell["status"] == "done":
+            cell["attacked"] = attacked
+    (tmp_path / "findings.json").write_text(json.dumps(document))
+    officer, engineer = page_of(tmp_path, tmp_path).split("For the engineer</h2>")
+    words = str(Markup.escape(ATTACKED[attacked]))
+    card, *others = officer.split("<article")[1:]
+    assert words in card, "beside the curious server's numbers"
+    assert not any(words in other for other in others)
+    assert engineer.count(words) == 2, "beside both tables"
+    assert f"<small>({attacked})</small>" in engineer
+    assert engineer.count(f"<td>{attacked}</td>") == sum("attacked" in cell for cell in document["cells"])
+
+
+def test_older_findings_do_not_say_what_was_attacked(page):
+    assert not any(words in page for words in ("stand-ins", "recorded update", '<th scope="col">Measured on</th>'))
 
 
 def test_headings_are_in_order(page):

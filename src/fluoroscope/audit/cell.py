@@ -9,13 +9,14 @@ from fluoroscope.cells import CellContext, Result
 from fluoroscope.federation.plan import Plan
 from fluoroscope.federation.run import federate
 from fluoroscope.federation.store import RecordStore
+from fluoroscope.findings import Kind
 
 
 @dataclass(frozen=True)
 class AuditCell(ABC):
-    """One thing to try. Its result's notes are its part of the findings: scores, curves, gallery, verdicts."""
+    """One thing to try."""
 
-    kind: ClassVar[str]
+    kind: ClassVar[Kind]
     threat: ClassVar[str | None] = None
     label: str
     """Of the defences."""
@@ -40,7 +41,8 @@ class AuditCell(ABC):
         """What tells it from others of its kind and label."""
 
     @abstractmethod
-    def run(self, context: CellContext) -> Result: ...
+    def run(self, context: CellContext) -> Result:
+        """A `Finding` with the images of its gallery, as `result_of` makes it."""
 
     @property
     def id(self) -> str:

@@ -5,9 +5,12 @@ from typing import Any, ClassVar
 
 from fluoroscope.attacks.imprint import Peeling
 from fluoroscope.audit.cell import AuditCell
-from fluoroscope.audit.scored import score
+from fluoroscope.audit.gallery import shown
+from fluoroscope.audit.kept import result_of
+from fluoroscope.audit.scored import Measured, scores_of
 from fluoroscope.cells import CellContext, Result
 from fluoroscope.federation.task import Task, load_task
+from fluoroscope.findings import Finding, GuardVerdict, Kind
 from fluoroscope.scenarios.malicious_server import (
     MaliciousServer,
     Outcome,
@@ -38,61 +41,61 @@ class _CraftedRound(AuditCell):
 class CraftedModel(_CraftedRound):
     """One round of P2's attack through Flower's SecAgg+."""
 
-    kind: ClassVar[str] = "crafted-model"
+    kind: ClassVar[Kind] = "crafted-model"
 
     def run(self, context: CellContext) -> Result:
         task = load_task(self.federation)
         outcome = _round(task, self.client, guard=False, seed=context.seed)
         (recoveries,) = outcome.recoveries
         found = recoveries.score
-        scores = {
-            "rate": score(found.rate, leakier=True),
-            "recovered": score(int(found.recovered.sum()), leakier=True, n=len(found.recovered)),
-            "images": score(len(found.recovered)),
-            "psnr": score(recoveries.psnr, leakier=True),
-            "wrong": score(recoveries.wrong),
-        }
+        scores = scores_of(
+            self.kind,
+            rate=found.rate,
+            recovered=Measured(int(found.recovered.sum()), len(found.recovered)),
+            images=len(found.recovered),
+            psnr=recoveries.psnr,
+            wrong=recoveries.wrong,
+        )
         right = found.recovered.nonzero()[:SHOWN, 0]
         truth = next(each.batch.images for each in participants(task) if each.name == self.client)
         recovered = recoveries.recovered.images[found.reconstruction[right]].clamp(0, 1)
-        gallery = [
-            {
-                "caption": f"{self.client}, image {i + 1}",
-                "scores": {"ssim": float(found.ssim[i]), "psnr": float(found.psnr[i])},
-            }
-            for i in right.tolist()
-        ]
+        gallery = shown(
+            self.id,
+            [f"{self.client}, image {i + 1}" for i in right.tolist()],
+            [{"ssim": float(found.ssim[i]), "psnr": float(found.psnr[i])} for i in right.tolist()],
+        )
         prior = task.images.batch.images[list(task.partition.auxiliary)].mean(0)
         images = {"original": truth[right], "reconstruction": recovered, "prior": prior}
-        return Result({}, images=images if gallery else {}, notes={"scores": scores, "gallery": gallery})
+        return result_of(Finding(scores=scores, gallery=gallery), images if gallery else {})
 
 
 @dataclass(frozen=True)
 class Guard(_CraftedRound):
     """The same round, in which every client looks at the model first."""
 
-    kind: ClassVar[str] = "guard"
+    kind: ClassVar[Kind] = "guard"
 
     def run(self, context: CellContext) -> Result:
         task = load_task(self.federation)
         outcome = _round(task, self.client, guard=True, seed=context.seed)
-        verdicts: list[dict[str, Any]] = [
-            {
-                "client": name,
-                "refused": verdict.refused,
-                "reasons": [reason.sentence for reason in verdict.reasons if reason.severity == "refuse"],
-            }
+        verdicts = tuple(
+            GuardVerdict(
+                client=name,
+                refused=verdict.refused,
+                reasons=tuple(reason.sentence for reason in verdict.reasons if reason.severity == "refuse"),
+            )
             for name, verdict in sorted(outcome.verdicts.items())
-        ]
+        )
         got = sum(int(each.score.recovered.sum()) for each in outcome.recoveries)
         held = next(len(split.train) for split in task.clients if split.name == self.client)
-        scores = {
-            "refused": score(sum(verdict["refused"] for verdict in verdicts), leakier=False, n=len(verdicts)),
-            "clients": score(len(verdicts)),
-            "recovered": score(got, leakier=True, n=held),
-            "rate": score(wilson(got, held), leakier=True),
-        }
-        return Result({}, notes={"scores": scores, "verdicts": verdicts})
+        scores = scores_of(
+            self.kind,
+            refused=Measured(sum(verdict.refused for verdict in verdicts), len(verdicts)),
+            clients=len(verdicts),
+            recovered=Measured(got, held),
+            rate=wilson(got, held),
+        )
+        return result_of(Finding(scores=scores, verdicts=verdicts))
 
 
 def _round(task: Task, client: str, guard: bool, seed: int) -> Outcome:

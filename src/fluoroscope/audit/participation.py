@@ -5,23 +5,27 @@ from typing import Any, ClassVar
 
 import torch
 
-from fluoroscope.attacks.inference.participation import participation_score
+from fluoroscope.attacks.inference import INFERENCE_ATTACKS
 from fluoroscope.audit.cell import AuditCell, trained
-from fluoroscope.audit.scored import curve, score
+from fluoroscope.audit.kept import result_of
+from fluoroscope.audit.scored import Measured, curve, scores_of
 from fluoroscope.cells import CellContext, Result
 from fluoroscope.federation.plan import Plan
-from fluoroscope.federation.task import load_task
+from fluoroscope.federation.store import RecordStore
+from fluoroscope.federation.task import Task, load_task
 from fluoroscope.federation.views import round_view
+from fluoroscope.findings import Finding, Kind
 from fluoroscope.rng import generator
 from fluoroscope.scenarios.shadow_set import Shadow, shadow_set
 from fluoroscope.scores.roc import roc
+from fluoroscope.threat_models import THREATS, ParticipantObservation, observe_round
 
 
 @dataclass(frozen=True)
 class Participation(AuditCell):
     """As many federations with the target as without it, of other seeds; the attacker scores each."""
 
-    kind: ClassVar[str] = "client-inference"
+    kind: ClassVar[Kind] = "client-inference"
     threat: ClassVar[str | None] = "curious-client"
     attacker: str = "client-1"
     target: str = "client-2"
@@ -33,6 +37,7 @@ class Participation(AuditCell):
         return {"attack": "loss-difference", "client": self.target, "attacker": self.attacker, "shadow": self.shadow}
 
     def run(self, context: CellContext) -> Result:
+        attack = INFERENCE_ATTACKS.get("participation")
         scores: dict[bool, list[float]] = {True: [], False: []}
         for number in range(self.games):
             seed = context.seed + number
@@ -41,20 +46,22 @@ class Participation(AuditCell):
             for away in (False, True):
                 plan = self._of(seed, away)
                 store, task = trained(plan, context.folder), load_task(plan)
-                views = [round_view(task, store, r) for r in range(1, plan.rounds + 1)]
-                scores[away].append(participation_score(views, shadow))
+                seen = [self._seen(task, store, r) for r in range(1, plan.rounds + 1)]
+                rng = generator(seed, "audit", "participation")
+                scores[away].append(float(attack.run(seen, shadow, rng).mean()))
             context.on_progress((number + 1) / self.games)
         inside, outside = (torch.tensor(scores[away], dtype=torch.float64) for away in (False, True))
         found = roc(inside, outside, generator(context.seed, "audit", "permutations"))
-        return Result(
-            {},
-            notes={
-                "scores": {
-                    "auc": score(found.auc, leakier=True, chance=0.5),
-                    "advantage": score(found.advantage, leakier=True, n=2 * self.games, chance=0.0),
-                    "p_value": score(found.p_value, n=2 * self.games),
-                },
-                "curves": {
+        games = 2 * self.games
+        return result_of(
+            Finding(
+                scores=scores_of(
+                    self.kind,
+                    auc=Measured(found.auc, chance=0.5),
+                    advantage=Measured(found.advantage, games, chance=0.0),
+                    p_value=Measured(found.p_value, games),
+                ),
+                curves={
                     "roc": curve(
                         found.false_positive_rate.tolist(),
                         found.true_positive_rate.tolist(),
@@ -62,8 +69,14 @@ class Participation(AuditCell):
                         "true-positive rate",
                     )
                 },
-            },
+            )
         )
+
+    def _seen(self, task: Task, store: RecordStore, server_round: int) -> ParticipantObservation:
+        """What the attacker, who takes part, sees of a round."""
+        place = [split.name for split in task.clients].index(self.attacker)
+        training = task.local_training(place, task.round_config(server_round))
+        return observe_round(round_view(task, store, server_round), training, THREATS.get("curious-client"))
 
     def _of(self, seed: int, away: bool) -> Plan:
         plan = self.federation

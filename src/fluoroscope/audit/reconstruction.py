@@ -10,13 +10,17 @@ from fluoroscope.attacks import ATTACKS, Attack
 from fluoroscope.attacks.common.checkpoint import Checkpoint
 from fluoroscope.attacks.gradient_inversion.single_step import as_single_step_if_long
 from fluoroscope.audit.cell import AuditCell, trained
-from fluoroscope.audit.scored import curve, score
+from fluoroscope.audit.gallery import shown
+from fluoroscope.audit.kept import result_of
+from fluoroscope.audit.scored import Measured, curve, scores_of
 from fluoroscope.cells import CellContext, Result
 from fluoroscope.errors import Unsupported
 from fluoroscope.federation.store import RecordStore
 from fluoroscope.federation.task import Task, load_task
+from fluoroscope.findings import Curve, Finding, Kind
 from fluoroscope.rng import generator
 from fluoroscope.scenarios.identifiability import embedded, identified, identified_by_chance
+from fluoroscope.scenarios.isolation import run_isolated
 from fluoroscope.scenarios.stand_ins import held_out_indices, stand_in_round
 from fluoroscope.scores.intervals import bootstrap_mean, wilson
 from fluoroscope.scores.projection import tsne
@@ -35,7 +39,7 @@ OTHERS = 60
 class Reconstruction(AuditCell):
     """Held-out patients in the place of a small client, or a larger client itself."""
 
-    kind: ClassVar[str] = "reconstruction"
+    kind: ClassVar[Kind] = "reconstruction"
     threat: ClassVar[str | None] = "curious-server"
     attack_name: str = "span"
     client: str = "client-1"
@@ -59,7 +63,8 @@ class Reconstruction(AuditCell):
         victims = self._victims(store, task, context)
         clients, stand_ins = [truth for truth, _ in victims], _stands_in(task, self.client)
         seen = [as_single_step_if_long(observe(record, THREATS.get("curious-server"), prior)) for _, record in victims]
-        guesses = self.attack.run(
+        guesses = run_isolated(
+            self.attack,
             seen,
             generator(context.seed, "audit", "attack"),
             lambda i, n: context.on_progress((i + 1) / n),
@@ -72,40 +77,36 @@ class Reconstruction(AuditCell):
         held = sum(map(len, clients))
         recognised = round(sum(hit * len(client) for hit, client in zip(hits, clients, strict=True)))
         chance = identified_by_chance(task, clients[0], len(images[0]))
-        scores = {
-            "rdlv": score(mean_rdlv(torch.cat([each.values for each in leaked]), rng), leakier=True),
-            "ssim": score(bootstrap_mean(torch.cat([each.similarity for each in leaked]), rng), leakier=True),
-            "ssim_prior": score(float(torch.cat([each.prior_similarity for each in leaked]).mean())),
-            "iip": score(wilson(recognised, held), leakier=True, chance=chance),
-            "recognised": score(recognised, leakier=True, n=held),
-            "images": score(held),
-        }
+        scores = scores_of(
+            self.kind,
+            rdlv=mean_rdlv(torch.cat([each.values for each in leaked]), rng),
+            ssim=bootstrap_mean(torch.cat([each.similarity for each in leaked]), rng),
+            ssim_prior=float(torch.cat([each.prior_similarity for each in leaked]).mean()),
+            iip=Measured(wilson(recognised, held), chance=chance),
+            recognised=Measured(recognised, held),
+            images=held,
+        )
         originals = torch.cat([v.images[each.nearest] for each, v in zip(leaked, clients, strict=True)])
         found = torch.cat(images)
         similarity = torch.cat([each.similarity for each in leaked])
         values = torch.cat([each.values for each in leaked])
-        shown = range(min(SHOWN, len(found)))
-        gallery = [
-            {
-                "caption": f"{_whose(self.client, stand_ins)}, image {i + 1}",
-                "scores": {"ssim": float(similarity[i]), "rdlv": float(values[i])},
-            }
-            for i in shown
-        ]
-        return Result(
-            {},
-            images={
-                "original": originals[: len(shown)],
-                "reconstruction": found[: len(shown)].clamp(0, 1),
-                "prior": prior,
-            },
-            notes={
-                "scores": scores,
-                "curves": _map(task, originals, found, generator(context.seed, "audit", "t-sne")),
-                "gallery": gallery,
-                "stand_ins": stand_ins,
-            },
+        few = range(min(SHOWN, len(found)))
+        finding = Finding(
+            scores=scores,
+            curves=_map(task, originals, found, generator(context.seed, "audit", "t-sne")),
+            gallery=shown(
+                self.id,
+                [f"{_whose(self.client, stand_ins)}, image {i + 1}" for i in few],
+                [{"ssim": float(similarity[i]), "rdlv": float(values[i])} for i in few],
+            ),
+            attacked="stand-ins" if stand_ins else "recorded update",
         )
+        images_shown = {
+            "original": originals[: len(few)],
+            "reconstruction": found[: len(few)].clamp(0, 1),
+            "prior": prior,
+        }
+        return result_of(finding, images_shown)
 
     def _victims(self, store: RecordStore, task: Task, context: CellContext) -> list[tuple[PrivateBatch, UpdateRecord]]:
         """The client with the update that was recorded; or several stand-ins of the test set, whom the model has not
@@ -142,7 +143,7 @@ def _stands_in(task: Task, client: str) -> bool:
     return next(len(split.train) for split in task.clients if split.name == client) <= FEW
 
 
-def _map(task: Task, originals: Tensor, found: Tensor, rng: torch.Generator) -> dict[str, Any]:
+def _map(task: Task, originals: Tensor, found: Tensor, rng: torch.Generator) -> dict[str, Curve]:
     """Who lies next to whom (P1 fig. 10): other clients' images, the originals, and what was made of them."""
     others = [i for split in task.clients for i in split.train][:OTHERS]
     groups = {"others": task.images.batch.images[others], "originals": originals, "reconstructions": found.clamp(0, 1)}

@@ -11,12 +11,13 @@ from fluoroscope import strict_json
 from fluoroscope.atomic_write import write_text
 from fluoroscope.audit.cell import AuditCell
 from fluoroscope.audit.findings import assembled
+from fluoroscope.audit.kept import discard_unreadable, unreadable
 from fluoroscope.audit.plan import AuditPlan, read_audit_plan
 from fluoroscope.audit.schedule import Forecast, cells_of, forecast
 from fluoroscope.cells import LOCAL, CellStore, Engine, key, run_cells
 from fluoroscope.cells.local import cores
 from fluoroscope.federation.plan import parse_plan_as
-from fluoroscope.findings import Audit, read_findings
+from fluoroscope.findings import Audit, Timing, document_of
 
 OnProgress = Callable[[float, int, str], None]
 
@@ -60,7 +61,8 @@ def plan_cells(plan: AuditPlan, out: Path) -> PlannedCells:
     What is finished in `out` takes no time.
     """
     cells, store = cells_of(plan), CellStore(out / "cells")
-    finished = {cell.id for cell in cells if store.has(key(cell, plan.seed))}
+    names = {cell.id: key(cell, plan.seed) for cell in cells}
+    finished = {name for name, kept in names.items() if store.has(kept) and not unreadable(store, kept)}
     expected = forecast(plan, [cell for cell in cells if cell.id not in finished], cores())
     expected = replace(expected, seconds={**dict.fromkeys(finished, 0.0), **expected.seconds})
     return PlannedCells(tuple(cells), tuple(expected.within(cells, plan.audit.budget_minutes)), expected)
@@ -73,7 +75,8 @@ def audit(
     on_progress: OnProgress = lambda done, cells, what: None,
     intended: PlannedCells | None = None,
 ) -> Audit:
-    """Run what the plan asks for into `out`; what is finished there is not run again.
+    """Run what the plan asks for into `out`; what is finished there is not run again,
+    unless it cannot be read.
 
     Args:
         plan: the path of a TOML file, the same as plain data, or a plan that was read.
@@ -103,6 +106,7 @@ def audit(
         plan = parse_plan_as(AuditPlan, dict(plan))
     what = intended or plan_cells(plan, out)
     out.mkdir(parents=True, exist_ok=True)
+    discard_unreadable(CellStore(out / "cells"), [key(cell, plan.seed) for cell in what.kept])
     until = began + 60 * plan.audit.budget_minutes
     ended = run_cells(what.kept, plan.seed, out, engine, on_progress, keep_failures=True, until=until)
     outcomes = {cell.id: outcome for cell, outcome in zip(what.kept, ended, strict=True) if not outcome.left_out}
@@ -111,13 +115,14 @@ def audit(
         for cell in what.kept
         if cell.id not in outcomes
     }
-    document = assembled(plan, what.cells, outcomes, {**stopped, **what.left_out}, out)
-    timing = {
-        "seconds": {name: outcome.seconds for name, outcome in outcomes.items()},
-        "total": time.monotonic() - began,
-        "machine": f"{cores()} cores, {platform.machine()}, {platform.system()}",
-        "budget_minutes": plan.audit.budget_minutes,
-    }
-    write_text(out / "timing.json", strict_json.dumps(timing))
+    findings = assembled(plan, what.cells, outcomes, {**stopped, **what.left_out}, out)
+    document = document_of(findings)
+    timing = Timing(
+        seconds={name: outcome.seconds for name, outcome in outcomes.items()},
+        total=time.monotonic() - began,
+        machine=f"{cores()} cores, {platform.machine()}, {platform.system()}",
+        budget_minutes=plan.audit.budget_minutes,
+    )
+    write_text(out / "timing.json", strict_json.dumps(timing.model_dump()))
     write_text(out / "findings.json", strict_json.dumps(document))
-    return read_findings(out)
+    return Audit(out, findings, document, timing)

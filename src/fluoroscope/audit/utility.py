@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from fluoroscope.audit.cell import AuditCell, trained
-from fluoroscope.audit.scored import curve, score
+from fluoroscope.audit.kept import result_of
+from fluoroscope.audit.scored import curve, finite, scores_of
 from fluoroscope.cells import CellContext, Result
 from fluoroscope.federation.store import RecordStore
+from fluoroscope.findings import Claim, Finding, Kind, Score
 from fluoroscope.scores.intervals import wilson
 
 
@@ -15,7 +17,7 @@ from fluoroscope.scores.intervals import wilson
 class Utility(AuditCell):
     """The federation itself."""
 
-    kind: ClassVar[str] = "federation"
+    kind: ClassVar[Kind] = "federation"
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -31,21 +33,29 @@ class Utility(AuditCell):
         rounds = [r for r in store.rounds() if r]
         accuracy = [store.manifest(r).validation_accuracy for r in rounds]
         curves = {"accuracy": curve(rounds, accuracy, "round", "validation accuracy")}
-        scores = {}
+        scores: dict[str, Score] = {}
         if tested:
             right = wilson(round(tested["accuracy"] * tested["images"]), tested["images"])
-            scores = {"accuracy": score(right), **{k: score(tested[k]) for k in ("f1", "precision", "auc", "loss")}}
+            others = {name: tested[name] for name in ("f1", "precision", "auc", "loss")}
+            scores = scores_of(self.kind, accuracy=right, **others)
         spent = [_epsilon(store, r) for r in rounds]
         if spent[-1] is not None:
-            scores["epsilon"] = score(spent[-1], leakier=True)
+            scores |= scores_of(self.kind, epsilon=spent[-1])
             curves["epsilon"] = curve(rounds, spent, "round", "epsilon spent")
         apart = [entry.distance if (entry := store.manifest(r).cohort) else None for r in rounds]
         if any(d is not None for d in apart):
             curves["distance"] = curve(rounds, apart, "round", "distance d between the clients")
         claims = [entry.claim for entry in store.manifest(rounds[-1]).clients.values()]
         worst = max(claims, key=lambda claim: claim.epsilon or 0.0)
-        claim = {"epsilon": worst.epsilon, "delta": worst.delta, "unit": worst.unit, "statement": worst.statement}
-        return Result({}, notes={"scores": scores, "curves": curves, "claim": claim})
+        claim = Claim(
+            epsilon=finite(worst.epsilon),
+            delta=finite(worst.delta),
+            unit=worst.unit,
+            statement=worst.statement,
+            relation=worst.relation,
+            trust=worst.trust,
+        )
+        return result_of(Finding(scores=scores, curves=curves, claim=claim))
 
 
 def _epsilon(store: RecordStore, server_round: int) -> float | None:

@@ -12,13 +12,13 @@ from fluoroscope.calibration.knobs import OTHERS, knob_of
 from fluoroscope.calibration.leak import Evidence, Leak, evidence_of, leak
 from fluoroscope.calibration.search import Knob, weakest_safe
 from fluoroscope.calibration.target import Target
-from fluoroscope.defences import Chain
+from fluoroscope.defences import DEFENCES, Chain
 from fluoroscope.digest import digest
 from fluoroscope.errors import BadInput
 from fluoroscope.federation.plan import DefencePlan, Plan, parse_plan, read_plan
 from fluoroscope.federation.privacy import claimed
 from fluoroscope.federation.run import federate
-from fluoroscope.federation.settings import build_defences
+from fluoroscope.federation.settings import build_defences, current_names
 from fluoroscope.federation.store import RecordStore
 from fluoroscope.federation.task import load_task
 from fluoroscope.scores.intervals import Interval
@@ -112,7 +112,7 @@ def open_bench(path: Path, out: Path, tell: Tell) -> Bench:
 
 def check(bench: Bench, name: str, given: Mapping[str, Any]) -> None:
     """Find before any attack what cannot work."""
-    knob = knob_of(name)
+    knob, given = knob_of(name), current_names(DEFENCES.get(name), f"defence {name}", given)
     if knob.setting in given:
         raise BadInput(f"{name}:{knob.setting} is what is searched for; leave it out.")
     defence = build_defences([(name, {**OTHERS.get(name, {}), **given, knob.setting: _value(knob, knob.strong)})])
@@ -123,7 +123,7 @@ def check(bench: Bench, name: str, given: Mapping[str, Any]) -> None:
 def calibrate(bench: Bench, name: str, given: Mapping[str, Any], how: Settings, weaker: int, tell: Tell) -> Calibrated:
     """The weakest setting of the defence that meets the target, trained; and `weaker` unsafe ones for a front."""
     knob = knob_of(name)
-    others = {**OTHERS.get(name, {}), **given}
+    others = {**OTHERS.get(name, {}), **current_names(DEFENCES.get(name), f"defence {name}", given)}
     task = load_task(bench.plan)
     evidence = evidence_of(bench.store, task, how.client, how.draws)
     points: dict[float, Point] = {}

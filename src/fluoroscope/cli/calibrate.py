@@ -19,7 +19,7 @@ def add_to(app: typer.Typer) -> None:
 
     @app.command(
         epilog="Examples: fluoroscope calibrate runs/p1 --defence percentile-gaussian   |   fluoroscope calibrate "
-        "plan.toml --defence percentile-gaussian --defence clip-and-noise:clip=0.5 --target 'rdlv<=0'"
+        "plan.toml --defence percentile-gaussian --defence clip-and-noise:clip_norm=0.5 --target 'rdlv<=0'"
     )
     def calibrate(
         path: Annotated[Path, typer.Argument(help="A folder of records, or a plan, which is trained first.")],

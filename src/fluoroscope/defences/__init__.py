@@ -1,11 +1,11 @@
-"""What stands between a client and those who watch: one defence a file, at one of three seams."""
+"""What stands between a client and those who watch: one defence per file, at one of three seams."""
 
 from fluoroscope.defences import (  # noqa: F401  # each file enters itself in the registry
+    central_dp,
     clip_and_noise,
     clipping,
     dp_sgd,
     fed_bn,
-    global_dp,
     hidden_layers,
     homomorphic,
     metric_privacy,
@@ -18,7 +18,9 @@ from fluoroscope.defences.contract import (
     Defence,
     Participation,
     Released,
+    SealingDefence,
     ServerDefence,
+    StatisticsDefence,
     TrainingDefence,
     UpdateDefence,
 )
@@ -31,7 +33,9 @@ __all__ = [
     "Defence",
     "Participation",
     "Released",
+    "SealingDefence",
     "ServerDefence",
+    "StatisticsDefence",
     "TrainingDefence",
     "UpdateDefence",
     "chain",

@@ -5,12 +5,21 @@ from itertools import pairwise
 
 import torch
 
-from fluoroscope.defences.contract import Defence, Participation, ServerDefence, TrainingDefence, UpdateDefence
-from fluoroscope.defences.homomorphic import HomomorphicEncryption
+from fluoroscope.defences.contract import (
+    Defence,
+    Participation,
+    SealingDefence,
+    ServerDefence,
+    StatisticsDefence,
+    TrainingDefence,
+    UpdateDefence,
+)
 from fluoroscope.errors import Misconfigured
-from fluoroscope.types import NO_CLAIM, PrivacyClaim, UpdateRecord
+from fluoroscope.types import NO_CLAIM, LocalTraining, PrivacyClaim, Sgd, UpdateRecord
 
 SEAMS = ("while the client trains", "on what leaves the client", "at the server")
+_PROBE = Participation(LocalTraining(Sgd(1.0), images=1, batch_size=1), rounds=1, share=1.0)
+"""The plainest participation: what promises anything promises something for it."""
 
 
 @dataclass(frozen=True)
@@ -30,13 +39,18 @@ class Chain:
         return next((part for part in self.parts if isinstance(part, ServerDefence)), None)
 
     @property
-    def encryption(self) -> HomomorphicEncryption | None:
+    def encryption(self) -> SealingDefence | None:
         """What seals the update; always the last to touch it."""
-        return next((part for part in self.parts if isinstance(part, HomomorphicEncryption)), None)
+        return next((part for part in self.parts if isinstance(part, SealingDefence)), None)
+
+    @property
+    def withholds_statistics(self) -> bool:
+        """Whether BatchNorm's statistics stay with the clients."""
+        return any(part.withholds_statistics for part in self.parts if isinstance(part, StatisticsDefence))
 
     def before_encryption(self) -> "Chain":
         """The parts that meet the update while it is open."""
-        return Chain(tuple(part for part in self.parts if not isinstance(part, HomomorphicEncryption)))
+        return Chain(tuple(part for part in self.parts if not isinstance(part, SealingDefence)))
 
     def send(self, record: UpdateRecord, rng: torch.Generator) -> UpdateRecord:
         """The record after every part that changes what leaves."""
@@ -61,7 +75,19 @@ NO_DEFENCE = Chain()
 
 
 def chain(*defences: Defence) -> Chain:
-    """Stack defences; those of another seam stand where that seam is."""
+    """Stack defences, in the order in which an update meets them; those of another seam stand where that seam is.
+
+    Args:
+        defences: any number: at most one that trains and one at the server.
+
+    Raises:
+        Misconfigured: the order cannot be, or two of them claim different things.
+
+    Example:
+        >>> import fluoroscope as fl
+        >>> len(fl.chain(fl.FedBn(), fl.ClipAndNoise(1.0, 0.5)).parts)
+        2
+    """
     flat = [part for defence in defences for part in (defence.parts if isinstance(defence, Chain) else (defence,))]
     seams = [_seam(part) for part in flat]
     for place in (0, 2):
@@ -74,13 +100,13 @@ def chain(*defences: Defence) -> Chain:
                 f"{_name(second)} stands {SEAMS[_seam(second)]}, so it comes before {_name(first)}, which stands "
                 f"{SEAMS[_seam(first)]}: change their order."
             )
-    sealing = [i for i, part in enumerate(flat) if isinstance(part, HomomorphicEncryption)]
+    sealing = [i for i, part in enumerate(flat) if isinstance(part, SealingDefence)]
     if sealing and any(_seam(part) == 1 for part in flat[sealing[0] + 1 :]):
         raise Misconfigured(
-            "HomomorphicEncryption is the last to touch an update: nothing can change what it cannot read. Put the "
-            "others before it."
+            f"{_name(flat[sealing[0]])} is the last to touch an update: nothing can change what it cannot read. Put "
+            "the others before it."
         )
-    promising = [part for part in flat if getattr(part, "delta", None) is not None]
+    promising = [part for part in flat if part.claim(_PROBE).epsilon is not None] if len(flat) > 1 else []
     if len(promising) > 1:
         raise Misconfigured(
             f"{' and '.join(map(_name, promising))} each make a claim of their own, about different things; a chain "

@@ -1,13 +1,15 @@
-"""Local differential privacy for a whole client: clip, then noise that does not depend on the data."""
+"""Local differential privacy (local DP) for a whole client: clip, then noise that does not depend on the data."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 
 from fluoroscope.defences.accounting import DELTA, epsilon, gaussian
 from fluoroscope.defences.clipping import clipped
-from fluoroscope.defences.contract import Participation, sent
-from fluoroscope.defences.range_checks import above
+from fluoroscope.defences.contract import Participation, dp_claim, sent
+from fluoroscope.defences.range_checks import FORMER, check_gaussian
 from fluoroscope.defences.registry import DEFENCES
 from fluoroscope.errors import Misconfigured
 from fluoroscope.types import PrivacyClaim, UpdateRecord
@@ -16,20 +18,38 @@ from fluoroscope.types import PrivacyClaim, UpdateRecord
 @DEFENCES.register("clip-and-noise")
 @dataclass(frozen=True)
 class ClipAndNoise:
-    """The update clipped to `clip`, plus N(0, multiplier * clip). There is no third knob for the sensitivity."""
+    """Local DP: the client clips its update to `clip_norm` and adds N(0, noise_multiplier * clip_norm) before it sends.
 
-    clip: float
-    multiplier: float
+    So the claim holds against the server too. There is no third knob for the sensitivity.
+
+    Example:
+        >>> import torch
+        >>> from torch import nn
+        >>> import fluoroscope as fl
+        >>> model = nn.Sequential(nn.Flatten(), nn.Linear(16, 2))
+        >>> before = {name: torch.zeros_like(value) for name, value in model.state_dict().items()}
+        >>> after = {name: torch.linspace(0, 1, value.numel()).view_as(value) for name, value in before.items()}
+        >>> training = fl.LocalTraining(fl.Sgd(0.1), images=1, batch_size=1)
+        >>> record = fl.UpdateRecord.between(model, before, after, training, input_shape=(1, 4, 4))
+        >>> safer = fl.ClipAndNoise(clip_norm=1.0, noise_multiplier=0.5).send(record, fl.generator(0))
+        >>> bool((safer.arrays["1.bias"] != record.arrays["1.bias"]).all())
+        True
+    """
+
+    clip_norm: float
+    """C: the L2 norm over all arrays that no update exceeds."""
+    noise_multiplier: float
+    """sigma: the noise's standard deviation in units of `clip_norm`."""
     delta: float = DELTA
+    OLD_NAMES: ClassVar[Mapping[str, str]] = FORMER
 
     def __post_init__(self) -> None:
-        above("clip", self.clip, 0)
-        above("multiplier", self.multiplier, 0)
+        check_gaussian(self.clip_norm, self.noise_multiplier, self.delta)
 
     def claim(self, participation: Participation) -> PrivacyClaim:
-        # Any two clipped updates are at most 2 clip apart: the server sees one client's by itself.
-        spent = epsilon(gaussian(self.multiplier / 2, participation.rounds), self.delta)
-        return PrivacyClaim(spent, self.delta, "client", "all of a client's images replaced; holds against the server")
+        # Any two clipped updates are at most 2 clip_norm apart: the server sees one client's by itself.
+        spent = epsilon(gaussian(self.noise_multiplier / 2, participation.rounds), self.delta)
+        return dp_claim(spent, self.delta, "client", "replace", "local", "local DP for all images of a client at once")
 
     def send(self, record: UpdateRecord, rng: torch.Generator) -> UpdateRecord:
         if record.buffers_after:
@@ -37,9 +57,9 @@ class ClipAndNoise:
                 "clip-and-noise leaves BatchNorm's statistics as they are, which voids its claim: put fed-bn before "
                 "it, or use a model without BatchNorm (resnet18-gn)."
             )
-        deviation = self.multiplier * self.clip
+        deviation = self.noise_multiplier * self.clip_norm
         noised = {
             name: value + deviation * torch.randn(value.shape, generator=rng).to(value.device)
-            for name, value in clipped(record.arrays, self.clip).items()
+            for name, value in clipped(record.arrays, self.clip_norm).items()
         }
         return replace(record, state_after=sent(record, noised))

@@ -1,8 +1,8 @@
 """What a defence is: it stands at one of three seams, and says what it promises."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -27,7 +27,7 @@ class Defence(Protocol):
     """Anything at any seam."""
 
     def claim(self, participation: Participation) -> PrivacyClaim:
-        """What it promises after so many rounds."""
+        """What it promises after n rounds; an epsilon comes with its unit, relation and trust (`dp_claim`)."""
         ...
 
 
@@ -52,6 +52,41 @@ class UpdateDefence(Defence, Protocol):
 
     def send(self, record: UpdateRecord, rng: torch.Generator) -> UpdateRecord:
         """The record as the server will see it."""
+        ...
+
+
+@runtime_checkable
+class StatisticsDefence(UpdateDefence, Protocol):
+    """May keep BatchNorm's statistics with the clients."""
+
+    @property
+    def withholds_statistics(self) -> bool:
+        """Whether the server gets none, so that it has to estimate them to test its model."""
+        ...
+
+
+@runtime_checkable
+class SealingDefence(UpdateDefence, Protocol):
+    """Encrypts a part of the update, which `send` leaves out: the server adds what it cannot read."""
+
+    def sealed(self, record: UpdateRecord) -> list[str]:
+        """The names that are encrypted, in the order of the ciphertexts."""
+        ...
+
+    def encrypt(self, record: UpdateRecord, weight: float) -> list[bytes]:
+        """The change of the sealed names times the client's weight, so that sums are means."""
+        ...
+
+    def decrypt(self, ciphertexts: Sequence[bytes], state: State, names: Iterable[str]) -> dict[str, Tensor]:
+        """The state with the sum of all changes so far added to the sealed names."""
+        ...
+
+    def public_context(self) -> bytes:
+        """What the server needs to add: it can decrypt nothing with it."""
+        ...
+
+    def add(self, context: bytes, sums: Sequence[Sequence[bytes]]) -> list[bytes]:
+        """Ciphertext by ciphertext, on the server's side, which has no key."""
         ...
 
 
@@ -82,6 +117,20 @@ class ServerDefence(Defence, Protocol):
     def noise_aggregate(self, update: State, cohort: Sequence[State], rng: torch.Generator) -> Released:
         """The aggregated update as it may leave, given what `clip_update` made of each client's."""
         ...
+
+
+def dp_claim(
+    epsilon: float | None,
+    delta: float,
+    unit: Literal["record", "patient", "client"],
+    relation: Literal["add or remove", "replace"],
+    trust: Literal["local", "central"],
+    statement: str,
+) -> PrivacyClaim:
+    """A claim of differential privacy, or of none where epsilon has no bound."""
+    if epsilon is None:
+        return PrivacyClaim(statement="not differential privacy: the noise is too small for any bound on epsilon")
+    return PrivacyClaim(epsilon, delta, unit, statement, relation, trust)
 
 
 def norm(update: Mapping[str, Tensor]) -> Tensor:

@@ -1,16 +1,17 @@
 """DP-SGD by Opacus: every image's gradient is clipped and noised while the client trains (P1 section III-E)."""
 
 import copy
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from fluoroscope.defences.accounting import DELTA, epsilon, sampled_gaussian
-from fluoroscope.defences.contract import Participation
-from fluoroscope.defences.range_checks import above, at_least
+from fluoroscope.defences.contract import Participation, dp_claim
+from fluoroscope.defences.range_checks import FORMER, check_gaussian
 from fluoroscope.defences.registry import DEFENCES
 from fluoroscope.errors import Unsupported
 from fluoroscope.models.modes import client_mode
@@ -21,27 +22,43 @@ from fluoroscope.types import Adam, AdamW, LocalTraining, PrivacyClaim, PrivateB
 @DEFENCES.register("dp-sgd")
 @dataclass(frozen=True)
 class DpSgd:
-    """Per-image clipping to `clip`, noise of multiplier * clip, and batches drawn by Poisson sampling.
+    """Per-image clipping to `clip_norm`, noise of noise_multiplier * clip_norm, batches drawn by Poisson sampling.
 
     The claim counts such batches, so that is how they are drawn: their size varies, and some are empty.
+
+    Example:
+        >>> import torch
+        >>> from torch import nn
+        >>> import fluoroscope as fl
+        >>> network = fl.Network.of(nn.Sequential(nn.Flatten(), nn.Linear(16, 2)), (1, 4, 4))
+        >>> batch = fl.PrivateBatch(torch.rand(8, 1, 4, 4), torch.arange(8) % 2, ("",) * 8)
+        >>> training = fl.LocalTraining(fl.Sgd(0.1), images=8, batch_size=4)
+        >>> private = fl.chain(fl.DpSgd(clip_norm=1.0, noise_multiplier=1.0))
+        >>> done = fl.client_round(network, network.build().state_dict(), batch, training, fl.generator(0), private)
+        >>> done.record.claim.unit
+        'record'
     """
 
-    clip: float
-    multiplier: float
+    clip_norm: float
+    """C of Abadi et al. 2016, algorithm 1: the L2 norm that no image's gradient exceeds."""
+    noise_multiplier: float
+    """sigma of the same: the noise's standard deviation in units of `clip_norm`."""
     delta: float = DELTA
+    OLD_NAMES: ClassVar[Mapping[str, str]] = FORMER
 
     def __post_init__(self) -> None:
-        above("clip", self.clip, 0)
-        at_least("multiplier", self.multiplier, 0)
+        check_gaussian(self.clip_norm, self.noise_multiplier, self.delta, noiseless=True)
 
     def claim(self, participation: Participation) -> PrivacyClaim:
-        if not self.multiplier:
+        if not self.noise_multiplier:
             return PrivacyClaim(statement="not differential privacy: there is no noise")
         training = participation.training
         # An image enters each step with probability batch / images.
-        event = sampled_gaussian(self.multiplier, _rate(training), training.steps * participation.rounds)
+        event = sampled_gaussian(self.noise_multiplier, _rate(training), training.steps * participation.rounds)
         spent = epsilon(event, self.delta)
-        return PrivacyClaim(spent, self.delta, "record", "an image added or removed; holds against all")
+        # Rate, steps and divisor follow from the number of images: an image may be absent, and the number is known.
+        told = "DP-SGD, for an image; the number of images counts as public"
+        return dp_claim(spent, self.delta, "record", "add or remove", "local", told)
 
     def check(self, model: nn.Module) -> None:
         from opacus.validators import ModuleValidator  # Opacus' import sets up logging: only where it is used
@@ -69,8 +86,8 @@ class DpSgd:
         start = [value.detach().clone() for value in own]
         optimiser = DPOptimizer(
             _optimiser(own, training),
-            noise_multiplier=self.multiplier,
-            max_grad_norm=self.clip,
+            noise_multiplier=self.noise_multiplier,
+            max_grad_norm=self.clip_norm,
             expected_batch_size=max(1, round(_rate(training) * training.images)),
             generator=torch.Generator(device).manual_seed(int(torch.randint(2**62, (), generator=rng))),
         )

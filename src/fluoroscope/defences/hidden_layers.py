@@ -26,7 +26,12 @@ def chosen(layers: tuple[str, ...], names: State) -> set[str]:
 @DEFENCES.register("hidden-layers")
 @dataclass(frozen=True)
 class HiddenLayers:
-    """The named layers, with all that is below them, stay at home: parameters and statistics."""
+    """The named layers, with all that is below them, stay at home: parameters and statistics.
+
+    Example:
+        >>> HiddenLayers(layers=("conv1", "layer1")).layers
+        ('conv1', 'layer1')
+    """
 
     layers: tuple[str, ...]
 

@@ -79,18 +79,16 @@ class HomomorphicEncryption:
             place += count
         return moved
 
+    def public_context(self) -> bytes:
+        """What the server may have: it can add ciphertexts, and decrypt none."""
+        context = _secret(self.key).copy()
+        context.make_context_public()
+        return bytes(context.serialize(save_secret_key=False))
 
-def public_context(key: str) -> bytes:
-    """What the server may have: it can add ciphertexts, and decrypt none."""
-    context = _secret(key).copy()
-    context.make_context_public()
-    return bytes(context.serialize(save_secret_key=False))
-
-
-def added(context: bytes, sums: Sequence[Sequence[bytes]]) -> list[bytes]:
-    """Ciphertext by ciphertext, on the server's side."""
-    opened = _public(context)
-    return [_add(opened, parts) for parts in _aligned(sums)]
+    def add(self, context: bytes, sums: Sequence[Sequence[bytes]]) -> list[bytes]:
+        """Ciphertext by ciphertext, on the server's side; the key is not read."""
+        opened = _public(context)
+        return [_add(opened, parts) for parts in _aligned(sums)]
 
 
 def _add(context: Any, parts: Sequence[bytes]) -> bytes:  # noqa: ANN401  # TenSEAL has no types

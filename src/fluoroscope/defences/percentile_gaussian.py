@@ -1,6 +1,8 @@
 """P1's noise on an outgoing update (spec section 4)."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -15,29 +17,35 @@ from fluoroscope.types import PrivacyClaim, State, UpdateRecord
 @DEFENCES.register("percentile-gaussian")
 @dataclass(frozen=True)
 class PercentileGaussian:
-    """dW + N(0, s) with s = sigma0 * percentile(|dW|, percentile); s is a standard deviation.
+    """dW + N(0, s) with s = noise_scale * percentile(|dW|, percentile); s is a standard deviation.
 
     BatchNorm's statistics leave with the update and are noised like the rest of it: without that, they alone would
     still give the image away.
+
+    Example:
+        >>> PercentileGaussian(noise_scale=50).noise_scale
+        50
     """
 
-    sigma0: float
+    noise_scale: float
+    """P1's sigma_0: the noise's standard deviation in units of that percentile."""
     percentile: float = 95.0
+    OLD_NAMES: ClassVar[Mapping[str, str]] = {"sigma0": "noise_scale"}
 
     def __post_init__(self) -> None:
-        at_least("sigma0", self.sigma0, 0)
+        at_least("noise_scale", self.noise_scale, 0)
         between("percentile", self.percentile, 0, 100)
 
     def claim(self, participation: Participation) -> PrivacyClaim:
         return PrivacyClaim(statement="not differential privacy: the size of the noise depends on the data")
 
     def send(self, record: UpdateRecord, rng: torch.Generator) -> UpdateRecord:
-        if not self.sigma0:
+        if not self.noise_scale:
             return record
         buffers = {name: v for name, v in (record.buffers_after or {}).items() if v.is_floating_point()}
         changes = record.arrays | {name: after - record.buffers_before[name] for name, after in buffers.items()}
         sizes = np.concatenate([change.abs().flatten().cpu().numpy() for change in changes.values()])
-        deviation = self.sigma0 * float(np.percentile(sizes, self.percentile))
+        deviation = self.noise_scale * float(np.percentile(sizes, self.percentile))
 
         def noisy(state: State) -> dict[str, Tensor]:
             return {name: v + deviation * torch.randn(v.shape, generator=rng).to(v.device) for name, v in state.items()}

@@ -14,7 +14,12 @@ from fluoroscope.types import PrivacyClaim, UpdateRecord
 @DEFENCES.register("quantisation")
 @dataclass(frozen=True)
 class Quantisation:
-    """Each array's changes on 2^bits - 1 levels, even between minus and plus its largest."""
+    """`bits` per number: each array's changes on 2^bits - 1 levels, even between minus and plus its largest.
+
+    Example:
+        >>> Quantisation(bits=4)
+        Quantisation(bits=4)
+    """
 
     bits: int
 

@@ -7,7 +7,6 @@ from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from torch import Tensor
 
-from fluoroscope.defences.homomorphic import public_context
 from fluoroscope.federation.client_round import ClientRound, client_round, with_local_state
 from fluoroscope.federation.encrypted import SEALED, received_parts, sealed_record
 from fluoroscope.federation.evaluation import evaluate
@@ -44,7 +43,7 @@ def client_app(plan_of: Callable[[Context], Plan], device: str = "cpu", threads:
         metrics = MetricRecord({"num-examples": len(task.clients[client].train), "loss": done.loss})
         records: dict[str, object] = {"arrays": to_arrays(done.sent), "metrics": metrics}
         if task.defence.encryption is not None:
-            records[SEALED] = sealed_record(done.ciphertexts, public_context(task.defence.encryption.key))
+            records[SEALED] = sealed_record(done.ciphertexts, task.defence.encryption.public_context())
         return _reply(message, context, records)
 
     @app.evaluate()

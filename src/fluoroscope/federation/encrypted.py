@@ -8,9 +8,9 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 from torch import Tensor
 
-from fluoroscope.defences.homomorphic import HomomorphicEncryption, added
+from fluoroscope.defences import SealingDefence
 from fluoroscope.errors import Misconfigured
-from fluoroscope.federation.privacy import MEANS
+from fluoroscope.federation.privacy import forms_mean
 from fluoroscope.federation.task import Task
 from fluoroscope.federation.wrapper import Wrapper
 
@@ -21,8 +21,9 @@ SEALED = "sealed"
 class EncryptedSum(Wrapper):
     """Its copy of the sealed layers stays at the first round's; beside it goes the sum of all changes since, sealed."""
 
-    def __init__(self, inner: Strategy) -> None:
+    def __init__(self, inner: Strategy, defence: SealingDefence) -> None:
         super().__init__(inner)
+        self.defence = defence
         self.total: list[bytes] = []
 
     def configure_train(
@@ -41,7 +42,7 @@ class EncryptedSum(Wrapper):
         replies = list(replies)
         sealed = [reply.content.config_records[SEALED] for reply in replies]
         sums = [_parts(record) for record in sealed] + ([self.total] if self.total else [])
-        self.total = added(bytes(sealed[0]["context"]), sums)  # type: ignore[arg-type]  # the client put bytes there
+        self.total = self.defence.add(bytes(sealed[0]["context"]), sums)  # type: ignore[arg-type]  # the client put bytes there
         for reply in replies:
             del reply.content[SEALED]
         return self.inner.aggregate_train(server_round, replies)
@@ -80,14 +81,15 @@ def received_parts(message: Message) -> list[bytes]:
     return [] if record is None else _parts(record)
 
 
-def check_encryption(task: Task, encryption: HomomorphicEncryption | None) -> None:
+def check_encryption(task: Task, encryption: SealingDefence | None) -> None:
     """A server that cannot read can only add: the strategy must be a mean over all clients."""
     if encryption is None:
         return
-    if task.plan.strategy.name not in MEANS or task.plan.strategy.fraction < 1:
+    name, fraction = task.plan.strategy.name, task.plan.strategy.fraction
+    if not forms_mean(task) or fraction < 1:
         raise Misconfigured(
-            f"homomorphic-encryption needs a mean over all clients, and strategy {task.plan.strategy.name} with "
-            f"fraction {task.plan.strategy.fraction:g} is none: use one of {', '.join(MEANS)} with fraction 1."
+            f"encryption needs a mean over all clients, and strategy {name} with fraction {fraction:g} is none: use "
+            "fedavg, fedprox or fedopt with fraction 1."
         )
     if task.defence.cohort is not None:
         raise Misconfigured("a defence at the server cannot clip what it cannot read: leave it or the encryption out.")

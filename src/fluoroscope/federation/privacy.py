@@ -2,14 +2,21 @@
 
 import math
 
+from flwr.serverapp.strategy import FedAvg, FedAvgM, Strategy
+from flwr.serverapp.strategy.fedopt import FedOpt
+
 from fluoroscope.defences import Participation
 from fluoroscope.defences.accounting import affordable
 from fluoroscope.errors import Misconfigured
+from fluoroscope.federation.strategies import build_strategy
 from fluoroscope.federation.task import Task
+from fluoroscope.federation.wrapper import innermost
 from fluoroscope.types import LocalTraining, PrivacyClaim
 
-MEANS = ("fedavg", "fedprox", "fedopt")
-"""Strategies whose result is a weighted mean of what the clients sent."""
+
+def forms_mean(task: Task) -> bool:
+    """Whether the strategy's result is the mean of what the clients sent, weighted by their images."""
+    return _is_mean(_strategy(task))
 
 
 def claimed(task: Task, training: LocalTraining, rounds: int) -> PrivacyClaim:
@@ -18,10 +25,10 @@ def claimed(task: Task, training: LocalTraining, rounds: int) -> PrivacyClaim:
     sampled = max(1, int(len(held) * task.plan.strategy.fraction))
     # The largest client among the smallest others: no cohort gives anyone more weight.
     largest = held[-1] / (held[-1] + sum(held[: sampled - 1]))
-    name, cohort = task.plan.strategy.name, task.defence.cohort
-    # Noise on the mean makes all that a strategy does with it post-processing; a median is no mean.
-    bounded = name in MEANS or (cohort is not None and cohort.before_optimiser and name != "fedmedian")
-    share = largest if bounded else None
+    strategy, cohort = _strategy(task), task.defence.cohort
+    # Noise on the mean makes all that an optimiser at the server does with it post-processing; a median is no mean.
+    early = cohort is not None and cohort.before_optimiser and isinstance(strategy, FedAvgM | FedOpt)
+    share = largest if early or _is_mean(strategy) else None
     return task.defence.claim(Participation(training, rounds, sampled, share))
 
 
@@ -39,7 +46,7 @@ def rounds_within_budget(task: Task) -> int:
     if math.isinf(spent(1)):
         raise Misconfigured(
             f"privacy.epsilon = {budget:g} needs a defence that counts it, and this plan's claims: "
-            f"{claimed(task, trainings[0], 1).statement}. Use dp-sgd, clip-and-noise or global-dp with noise."
+            f"{claimed(task, trainings[0], 1).statement}. Use dp-sgd, clip-and-noise or central-dp with noise."
         )
     rounds = affordable(planned, budget, spent)
     if not rounds:
@@ -48,6 +55,16 @@ def rounds_within_budget(task: Task) -> int:
             "or the budget."
         )
     return rounds
+
+
+def _strategy(task: Task) -> Strategy:
+    said = task.plan.strategy
+    return innermost(build_strategy(said.name, said.settings, len(task.clients), said.fraction))
+
+
+def _is_mean(strategy: Strategy) -> bool:
+    inherited = isinstance(strategy, FedAvg) and type(strategy).aggregate_train is FedAvg.aggregate_train
+    return inherited and strategy.weighted_by_key == "num-examples"  # type: ignore[attr-defined]  # FedAvg has it
 
 
 def _training(task: Task, client: int) -> LocalTraining:

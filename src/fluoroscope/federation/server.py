@@ -10,7 +10,6 @@ from flwr.serverapp.strategy import Strategy
 from torch import Tensor
 
 from fluoroscope import strict_json
-from fluoroscope.defences.fed_bn import FedBn
 from fluoroscope.errors import Misconfigured
 from fluoroscope.federation.buffers import AveragedBuffers
 from fluoroscope.federation.cohort import DefendedStrategy
@@ -39,7 +38,7 @@ def serve(grid: Grid, plan: Plan, out: Path, device: str, progress: Progress) ->
     # All that can be wrong with the plan is found before anything is written.
     strategy = build_strategy(plan.strategy.name, plan.strategy.settings, len(task.clients), plan.strategy.fraction)
     _check_pretraining(task)
-    _check_fed_bn(task)
+    _check_statistics(task)
     if task.defence.training is not None:
         task.defence.training.check(task.model)
     check_encryption(task, task.defence.encryption)
@@ -66,7 +65,7 @@ def _defended(strategy: Strategy, task: Task) -> Strategy:
     if task.defence.cohort is not None:
         strategy = DefendedStrategy(strategy, task.defence.cohort, task.plan.seed)
     whole: Strategy = FillWithheld(AveragedBuffers(strategy, task.buffer_names))
-    return whole if task.defence.encryption is None else EncryptedSum(whole)
+    return whole if task.defence.encryption is None else EncryptedSum(whole, task.defence.encryption)
 
 
 def _work(task: Task) -> int:
@@ -87,11 +86,12 @@ def _initial_state(task: Task, device: str) -> dict[str, Tensor]:
     return local_training(task.model, on_device, batch, training, generator(plan.seed, "pretraining")).state
 
 
-def _check_fed_bn(task: Task) -> None:
-    if any(isinstance(part, FedBn) for part in task.defence.parts) and not task.partition.auxiliary:
+def _check_statistics(task: Task) -> None:
+    if task.defence.withholds_statistics and not task.partition.auxiliary:
         raise Misconfigured(
-            "fed-bn leaves the server without BatchNorm statistics; to test the model it estimates them on public "
-            f"images, and the partition {task.plan.partition.name!r} gives it none; choose one with an auxiliary set."
+            "this plan's defence leaves the server without BatchNorm's statistics; to test the model it estimates them "
+            f"on public images, and the partition {task.plan.partition.name!r} gives it none; choose one with an "
+            "auxiliary set."
         )
 
 
@@ -137,7 +137,7 @@ def _result(task: Task, store: RecordStore, last: int, device: str) -> dict[str,
             result[key] = None
             continue
         state = {name: value.to(torch.device(device)) for name, value in store.global_state(server_round).items()}
-        if any(isinstance(part, FedBn) for part in task.defence.parts):
+        if task.defence.withholds_statistics:
             public = task.images.batch.images[list(task.partition.auxiliary)]
             state = with_statistics_of(task.model, state, public, task.normalisation)
         held_out = task.images.batch.subset(task.partition.test)

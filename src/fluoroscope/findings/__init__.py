@@ -4,6 +4,7 @@ from fluoroscope.findings.document import (
     FORMAT,
     GUARD,
     NO_DEFENCE,
+    Attacked,
     Audit,
     Cell,
     Claim,
@@ -11,6 +12,8 @@ from fluoroscope.findings.document import (
     Curve,
     Data,
     Defence,
+    End,
+    Finding,
     Findings,
     GuardVerdict,
     Kind,
@@ -25,11 +28,13 @@ from fluoroscope.findings.document import (
     Verdict,
 )
 from fluoroscope.findings.reading import read_findings
+from fluoroscope.findings.writing import document_of
 
 __all__ = [
     "FORMAT",
     "GUARD",
     "NO_DEFENCE",
+    "Attacked",
     "Audit",
     "Cell",
     "Claim",
@@ -37,6 +42,8 @@ __all__ = [
     "Curve",
     "Data",
     "Defence",
+    "End",
+    "Finding",
     "Findings",
     "GuardVerdict",
     "Kind",
@@ -49,5 +56,6 @@ __all__ = [
     "Threat",
     "Timing",
     "Verdict",
+    "document_of",
     "read_findings",
 ]

@@ -2,13 +2,15 @@
 
 from collections.abc import Iterator, Sequence
 from string import Formatter
-from typing import Any
+
+from pydantic import JsonValue
 
 from fluoroscope.findings.document import GUARD, NO_DEFENCE, Findings, Text
+from fluoroscope.findings.metrics import metric_of
 from fluoroscope.findings.pointer import resolve
 
 
-def at_odds(findings: Findings, document: dict[str, Any]) -> Iterator[str]:
+def at_odds(findings: Findings, document: dict[str, JsonValue]) -> Iterator[str]:
     """What each part allows but the whole does not."""
     labels = [defence.label for defence in findings.defences]
     threats = [threat.name for threat in findings.threats]
@@ -34,6 +36,10 @@ def at_odds(findings: Findings, document: dict[str, Any]) -> Iterator[str]:
         for name, curve in cell.curves.items():
             if len({len(part) for part in (curve.x, curve.y, curve.low, curve.high) if part is not None}) > 1:
                 yield f"cells.{i}.curves.{name}: x, y, low and high differ in length"
+        for name, score in cell.scores.items():
+            said, declared = score.higher_is_leakier, metric_of(cell.kind, name, score).higher_is_leakier
+            if said not in (None, declared):
+                yield f"cells.{i}.scores.{name}.higher_is_leakier: the metric declares {declared}, not {said}"
     for key, text in texts(findings):
         yield from (f"{key}: {problem}" for problem in _wrong_numbers(text, document))
 
@@ -46,7 +52,7 @@ def texts(findings: Findings) -> Iterator[tuple[str, Text]]:
     yield from ((f"not_safe_to_say.{i}", text) for i, text in enumerate(findings.not_safe_to_say))
 
 
-def _wrong_numbers(text: Text, document: dict[str, Any]) -> Iterator[str]:
+def _wrong_numbers(text: Text, document: dict[str, JsonValue]) -> Iterator[str]:
     try:
         parsed = [found for found in Formatter().parse(text.text) if found[1] is not None]
     except ValueError as problem:

@@ -1,20 +1,24 @@
 """What an audit writes down: findings.json, and timing.json beside it.
 
-The schema in words: docs/findings.md. Keys that are not known here are left for other readers.
+The schema in words: docs/findings.md. Keys that are not known here are left for other readers. A key that was not set
+is not written, so what was read is written again as it was.
 """
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-FORMAT = 1
+FORMAT: Final = 1
 NO_DEFENCE = "none"
 GUARD = "guard"
 """Stops a threat beside any setting: the clients look at a model before they train it."""
 Kind = Literal["federation", "reconstruction", "crafted-model", "guard", "client-inference", "membership", "source"]
+End = Literal["low", "high"]
 Level = Literal["leaks", "holds", "unclear", "not tested"]
+Attacked = Literal["recorded update", "stand-ins"]
+"""What a curious server attacked: the update that left the client, or updates of other patients in its place."""
 
 
 class _Part(BaseModel):
@@ -63,13 +67,15 @@ class Claim(_Part):
     delta: float | None = None
     unit: str | None = None
     statement: str
+    relation: str | None = None
+    trust: str | None = None
 
 
 class Defence(_Part):
     """A setting that was audited."""
 
     label: str
-    parts: tuple[Any, ...] = ()
+    parts: tuple[JsonValue, ...] = ()
     claim: Claim
 
 
@@ -108,12 +114,17 @@ class Score(_Part):
     n: int | None = None
     chance: float | None = None
     higher_is_leakier: bool | None = None
+    """As the metric declares it (findings/metrics.py)."""
+
+    def end(self, which: End) -> float | None:
+        """An end of the interval."""
+        return self.low if which == "low" else self.high
 
 
 class Curve(_Part):
     """Points to be drawn, with a band where they have one."""
 
-    x: tuple[float | None, ...]
+    x: tuple[int | float | None, ...]
     y: tuple[float | None, ...]
     low: tuple[float | None, ...] | None = None
     high: tuple[float | None, ...] | None = None
@@ -125,8 +136,8 @@ class Shown(_Part):
     """One reconstruction beside its original; paths are relative to the folder."""
 
     original: str
-    prior: str | None = None
     reconstruction: str
+    prior: str | None = None
     caption: str
     scores: dict[str, float | None] = Field(default_factory=dict)
 
@@ -139,6 +150,21 @@ class GuardVerdict(_Part):
     reasons: tuple[str, ...] = ()
 
 
+class Finding(_Part):
+    """What one cell found, as its `run` returns it and the store of cells keeps it. Keys of other versions are refused:
+    such a cell is run again."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    scores: dict[str, Score] = Field(default_factory=dict)
+    curves: dict[str, Curve] = Field(default_factory=dict)
+    gallery: tuple[Shown, ...] = ()
+    verdicts: tuple[GuardVerdict, ...] = ()
+    claim: Claim | None = None
+    """Of the defences of the federation that was trained."""
+    attacked: Attacked | None = None
+
+
 class Cell(_Part):
     """One thing that was tried, whether it worked or not."""
 
@@ -146,9 +172,11 @@ class Cell(_Part):
     kind: Kind
     threat: str | None = None
     defence: str
-    settings: dict[str, Any] = Field(default_factory=dict)
+    settings: dict[str, JsonValue] = Field(default_factory=dict)
     status: Literal["done", "failed", "left out"]
     reason: str | None = None
+    attacked: Attacked | None = None
+    """None: it is no reconstruction, has no result, or is of a version that did not say."""
     scores: dict[str, Score] = Field(default_factory=dict)
     curves: dict[str, Curve] = Field(default_factory=dict)
     gallery: tuple[Shown, ...] = ()
@@ -162,7 +190,7 @@ class Findings(_Part):
     title: str
     seed: int
     preset: str | None = None
-    plan: dict[str, Any]
+    plan: dict[str, JsonValue]
     versions: dict[str, str]
     data: Data
     defences: tuple[Defence, ...] = Field(min_length=1)
@@ -190,6 +218,6 @@ class Audit:
 
     folder: Path
     findings: Findings
-    document: dict[str, Any]
+    document: dict[str, JsonValue]
     """findings.json as it stands: what pointers point into."""
     timing: Timing | None

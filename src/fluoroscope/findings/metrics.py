@@ -1,38 +1,89 @@
-"""What the scores of an audit are called, how they are written, and which of them say how much leaks."""
+"""The catalogue of scores: what each is called and means, how it is written, and whether more of it is a leak.
 
-from dataclasses import dataclass
+A score's direction is declared here and nowhere else: cells write it, and verdicts, pages, `compare` and `gate` ask it.
+"""
 
-from fluoroscope.findings.document import Kind
+from dataclasses import dataclass, replace
+
+from fluoroscope.findings.document import Attacked, End, Kind, Score
 
 
 @dataclass(frozen=True)
 class Metric:
-    """A score as a reader meets it."""
+    """A score as a reader meets it. Kinds of cells that mean different things by one name have a metric each.
 
-    title: str
-    meaning: str = ""
+    Example:
+        >>> metric("auc", "client-inference").higher_is_leakier, metric("auc", "federation").higher_is_leakier
+        (True, None)
+        >>> metric("psnr").title
+        'PSNR (dB)'
+    """
+
+    name: str
+    """Its key in findings.json."""
+    label: str
+    meaning: str
+    kinds: tuple[Kind, ...]
+    """Of the cells that measure it."""
+    higher_is_leakier: bool | None
+    """Whether more of it is worse for the patients; None: it says nothing of leaks."""
     format: str = ".3f"
+    unit: str | None = None
+    """None: a share, a count or a number without one."""
+
+    @property
+    def title(self) -> str:
+        """The label with its unit, for a heading."""
+        return self.label if self.unit is None else f"{self.label} ({self.unit})"
+
+    @property
+    def worse_end(self) -> End:
+        """The end of an interval that is worse for the patients."""
+        return "low" if self.higher_is_leakier is False else "high"
+
+    @property
+    def better_end(self) -> End:
+        """The end of an interval that is better for the patients."""
+        return "high" if self.higher_is_leakier is False else "low"
+
+    def leak(self, value: float) -> float:
+        """The value, turned so that it grows with the leak."""
+        return -value if self.higher_is_leakier is False else value
 
 
-METRICS = {
-    "rdlv": Metric("RDLV", "how much nearer a reconstruction comes to a private image than a public image does; 0 or "
-                   "less: the attack gained nothing"),
-    "ssim": Metric("SSIM", "likeness of a reconstruction and its original; 1 is the same picture"),
-    "iip": Metric("IIP", "share of reconstructions that point to the client whose update they came from"),
-    "recognised": Metric("Recognised", "reconstructions that are recognised as a patient's image", ".0f"),
-    "images": Metric("Images", "images attacked", ".0f"),
-    "accuracy": Metric("Accuracy", "share of test images that the model classifies rightly"),
-    "f1": Metric("F1", "the model's mean F1 over the classes"),
-    "auc": Metric("AUC", "area under the ROC curve; a coin reaches a half"),
-    "advantage": Metric("Advantage", "true positives less false positives at the best threshold; guessing reaches 0"),
-    "loss": Metric("Loss", "the model's loss on the test images"),
-    "epsilon": Metric("ε", "privacy spent; smaller is stronger", ".3g"),
-    "rate": Metric("Recovery rate", "share of a batch that is read out of the update"),
-    "recovered": Metric("Recovered", "images read out of the update", ".0f"),
-    "psnr": Metric("PSNR (dB)", "likeness of what was read out and its original", ".1f"),
-    "refused": Metric("Refused", "clients that refused the model", ".0f"),
-    "clients": Metric("Clients", "clients that were asked", ".0f"),
-}  # fmt: skip
+_INFERENCE: tuple[Kind, ...] = ("client-inference", "membership", "source")
+METRICS = (
+    Metric("rdlv", "RDLV", "how much nearer a reconstruction comes to a private image than a public image does; 0 or "
+           "less: the attack gained nothing", ("reconstruction",), True),
+    Metric("ssim", "SSIM", "likeness of a reconstruction and its original; 1 is the same picture",
+           ("reconstruction", "crafted-model"), True),
+    Metric("ssim_prior", "SSIM of the prior", "likeness of the prior and the original: what the attacker has without "
+           "an update", ("reconstruction",), None),
+    Metric("iip", "IIP", "share of the attacked images that a reconstruction points to: among the images of all "
+           "clients, such an image is the nearest to some reconstruction", ("reconstruction",), True),
+    Metric("recognised", "Recognised", "attacked images that a reconstruction points to", ("reconstruction",), True,
+           ".0f"),
+    Metric("images", "Images", "images attacked", ("reconstruction", "crafted-model"), None, ".0f"),
+    Metric("accuracy", "Accuracy", "share of test images that the model classifies rightly", ("federation",), None),
+    Metric("accuracy", "Accuracy", "share of cases that the attacker tells rightly", ("membership", "source"), True),
+    Metric("f1", "F1", "the model's mean F1 over the classes", ("federation",), None),
+    Metric("precision", "Precision", "the model's mean precision over the classes", ("federation",), None),
+    Metric("auc", "AUC", "area under the ROC curve; a coin reaches a half", ("federation",), None),
+    Metric("auc", "AUC", "area under the ROC curve; a coin reaches a half", _INFERENCE, True),
+    Metric("loss", "Loss", "the model's loss on the test images", ("federation",), None),
+    Metric("epsilon", "ε", "privacy spent; smaller is stronger", ("federation",), True, ".3g"),
+    Metric("advantage", "Advantage", "true positives less false positives at the best threshold; guessing reaches 0",
+           _INFERENCE, True),
+    Metric("p_value", "p-value", "how often guessing alone would reach such an AUC", _INFERENCE, None),
+    Metric("rate", "Recovery rate", "share of a batch that is read out of the update", ("crafted-model", "guard"),
+           True),
+    Metric("recovered", "Recovered", "images read out of the update", ("crafted-model", "guard"), True, ".0f"),
+    Metric("psnr", "PSNR", "likeness of what was read out and its original", ("crafted-model",), True, ".1f", "dB"),
+    Metric("wrong", "Wrong", "images read out that are none of the client's", ("crafted-model",), None, ".0f"),
+    Metric("refused", "Refused", "clients that refused the model", ("guard",), False, ".0f"),
+    Metric("clients", "Clients", "clients that were asked", ("guard",), None, ".0f"),
+)  # fmt: skip
+"""Every score that an audit writes."""
 
 LEAKS: dict[Kind, tuple[str, ...]] = {
     "reconstruction": ("rdlv", "iip"),
@@ -53,7 +104,26 @@ KINDS: dict[Kind, str] = {
     "source": "Source",
 }
 
+ATTACKED: dict[Attacked, str] = {
+    "recorded update": "Measured on the update that the client sent while the federation trained, as it was recorded.",
+    "stand-ins": "Measured on stand-ins: other patients, whom the model had not seen, in the client's place, who train "
+    "as the client does. None of the client's own images was attacked.",
+}
+"""What a reconstruction's numbers were measured on, in words for everybody."""
 
-def metric(name: str) -> Metric:
-    """The metric of this name; one that is not known is called by it."""
-    return METRICS.get(name) or Metric(name[:1].upper() + name[1:].replace("_", " "))
+
+def declared(name: str, kind: Kind | None = None) -> tuple[Metric, ...]:
+    """The metrics of this name, in cells of this kind or of any."""
+    return tuple(each for each in METRICS if each.name == name and (kind is None or kind in each.kinds))
+
+
+def metric(name: str, kind: Kind | None = None) -> Metric:
+    """The metric of this name in cells of this kind, else in any; one that is not declared is called by its name."""
+    unknown = Metric(name, name[:1].upper() + name[1:].replace("_", " "), "", (), None)
+    return (*declared(name, kind), *declared(name), unknown)[0]
+
+
+def metric_of(kind: Kind, name: str, score: Score) -> Metric:
+    """The metric of a score that was read; where it is not declared, the file's own word on the direction holds."""
+    found = metric(name, kind)
+    return found if declared(name, kind) else replace(found, higher_is_leakier=score.higher_is_leakier)

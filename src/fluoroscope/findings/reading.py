@@ -2,9 +2,9 @@
 
 import json
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, JsonValue, ValidationError
 
 from fluoroscope.errors import BadInput
 from fluoroscope.findings.consistency import at_odds
@@ -43,7 +43,7 @@ def read_findings(folder: str | Path) -> Audit:
     return Audit(folder, findings, document, timing)
 
 
-def _json(path: Path, missing: str) -> dict[str, Any]:
+def _json(path: Path, missing: str) -> dict[str, JsonValue]:
     if not path.is_file():
         raise BadInput(f"{path} is missing: {missing}")
     try:
@@ -57,7 +57,7 @@ def _json(path: Path, missing: str) -> dict[str, Any]:
     return document
 
 
-def _checked(model: type[M], document: dict[str, Any], path: Path) -> M:
+def _checked(model: type[M], document: dict[str, JsonValue], path: Path) -> M:
     if model is Findings and document.get("format") != FORMAT:
         seen = document.get("format")
         raise BadInput(

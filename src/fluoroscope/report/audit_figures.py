@@ -47,8 +47,9 @@ def rdlv(view: View) -> list[Picture]:
         for label in view.defences:
             series: dict[str, list[Point]] = {}
             for _, cell in cells:
-                if cell.defence == label and isinstance(cell.settings.get("round"), int | float):
-                    point = _point(float(cell.settings["round"]), cell, "rdlv")
+                at = cell.settings.get("round")
+                if cell.defence == label and isinstance(at, int | float):
+                    point = _point(float(at), cell, "rdlv")
                     series.setdefault(named(cell, others) or "RDLV", []).append(point)
             ordered = {name: sorted(points, key=lambda point: point.x) for name, points in series.items()}
             if ordered:

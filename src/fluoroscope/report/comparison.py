@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fluoroscope.findings import Audit, Cell, Score
+from fluoroscope.findings.metrics import metric_of
 from fluoroscope.findings.pointer import pointer
 
 _NAMED_BY = ("client", "attack", "round")
@@ -35,6 +36,14 @@ class Change:
     def difference(self) -> float | None:
         before, after = self.before.score.value, self.after.score.value
         return None if before is None or after is None else after - before
+
+    @property
+    def leaks_more(self) -> bool | None:
+        """Whether the later audit leaks more by this score; None where it says nothing of leaks, or did not change."""
+        metric = metric_of(self.cell["kind"], self.metric, self.after.score)
+        if metric.higher_is_leakier is None or not self.difference:
+            return None
+        return metric.leak(self.difference) > 0
 
     @property
     def overlap(self) -> bool | None:

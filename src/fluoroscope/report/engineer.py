@@ -14,7 +14,7 @@ from fluoroscope.report.officer import claim
 from fluoroscope.report.page import Section, Table
 from fluoroscope.report.parts import Folded, Galleries, Gallery, Multiples, Stage, Viewer
 from fluoroscope.report.traced import NOTHING, Traced
-from fluoroscope.report.view import PLACES, Placed, View, differing, leakiest
+from fluoroscope.report.view import PLACES, Placed, View, attacked_in_words, differing, leakiest
 
 _LONG = 12
 """Rows that a reader takes in without scrolling far."""
@@ -44,8 +44,8 @@ def engineer(view: View, with_timing: bool) -> list[Section]:
 
 def scores_meant(view: View) -> list[tuple[str, str]]:
     """The names of the scores on this page, and what they mean."""
-    names = dict.fromkeys(name for cell in view.audit.findings.cells for name in cell.scores)
-    return [(metric(name).title, metric(name).meaning) for name in names if metric(name).meaning]
+    used = dict.fromkeys(metric(name, cell.kind) for cell in view.audit.findings.cells for name in cell.scores)
+    return list(dict.fromkeys((each.title, each.meaning) for each in used if each.meaning))
 
 
 def _by_defence(view: View) -> Section | None:
@@ -66,14 +66,21 @@ def _by_defence(view: View) -> Section | None:
         rows.append(row)
     return Section(
         "Leakage and accuracy by defence",
-        "Of several clients, rounds and attacks the table shows the leakiest. Brackets hold the 95 % interval.",
+        " ".join(
+            ["Of several clients, rounds and attacks the table shows the leakiest. Brackets hold the 95 % interval."]
+            + [f"Reconstruction: {words}" for words in attacked_in_words(c for _, c in view.done("reconstruction"))]
+        ),
         [Table(columns, rows), Multiples(figures.by_defence(view))],
     )
 
 
 def _best(view: View, cells: Sequence[Placed], name: str) -> Markup:
     found = leakiest(cells, name)
-    return Markup(NOTHING) if found is None else view.write.score(found[0], name, found[1])
+    if found is None:
+        return Markup(NOTHING)
+    cell = view.audit.findings.cells[found[0]]
+    attacked = Markup(" <small>({})</small>").format(cell.attacked) if cell.attacked else Markup("")
+    return view.write.score(found[0], name, found[1]) + attacked
 
 
 def _table(view: View, cells: Sequence[Placed], with_kind: bool = False) -> Table:
@@ -82,12 +89,15 @@ def _table(view: View, cells: Sequence[Placed], with_kind: bool = False) -> Tabl
     keys = [*places, *(key for key in differing(cells) if key not in places)]
     names = list(dict.fromkeys(name for _, cell in cells for name in cell.scores))
     chance = any(score.chance is not None for _, cell in cells for score in cell.scores.values())
+    attacked = any(cell.attacked for _, cell in cells)
     columns = [*(["Kind"] if with_kind else []), "Defence", *(key.capitalize() for key in keys)]
+    columns += ["Measured on"] if attacked else []
     columns += [metric(name).title for name in names] + (["Guessing"] if chance else [])
     rows = []
     for i, cell in cells:
         row: list[object] = [KINDS[cell.kind]] if with_kind else []
         row += [cell.defence, *(view.setting((i, cell), key) for key in keys)]
+        row += [cell.attacked or NOTHING] if attacked else []
         row += [view.write.score(i, name, cell.scores.get(name)) for name in names]
         rows.append(row + ([_chance(view, (i, cell))] if chance else []))
     return Table(columns, rows)
@@ -111,8 +121,8 @@ def _reconstruction(view: View) -> Section | None:
     cells = view.done("reconstruction")
     if not cells:
         return None
-    text = "RDLV above 0: the attack came nearer to the private images than a public image does. IIP: how often a "
-    text += "reconstruction points to its client."
+    text = "RDLV above 0: the attack came nearer to the private images than a public image does. IIP: the share of the "
+    text += " ".join(["attacked images that a reconstruction points to.", *attacked_in_words(c for _, c in cells)])
     drawn = figures.rdlv(view)
     parts = [*([Multiples(drawn)] if drawn else []), _folded_if_long(_table(view, cells))]
     return Section("Reconstruction by client and round", text, parts)
@@ -196,6 +206,7 @@ def _every_cell(view: View) -> Section:
     for i, cell in enumerate(view.audit.findings.cells):
         scores = [Markup("{} {}").format(metric(n).title, view.write.score(i, n, s)) for n, s in cell.scores.items()]
         settings = [Markup("{} = {}").format(key, view.setting((i, cell), key)) for key in cell.settings]
+        settings += [Markup("measured on = {}").format(cell.attacked)] if cell.attacked else []
         rows.append(
             [cell.id, KINDS[cell.kind], cell.defence, Markup("; ").join(settings), cell.status,
              Markup("; ").join(scores) or cell.reason]

@@ -5,21 +5,14 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from fluoroscope.errors import Misconfigured
-from fluoroscope.findings import NO_DEFENCE, Audit, Cell, Findings, Kind
+from fluoroscope.findings import NO_DEFENCE, Audit, Cell, End, Findings, Kind
+from fluoroscope.findings.metrics import declared
 from fluoroscope.findings.pointer import pointer
-
-MEASURED_BY: dict[str, tuple[Kind, ...]] = {
-    "rdlv": ("reconstruction",),
-    "iip": ("reconstruction",),
-    "auc": ("client-inference", "membership", "source"),  # not that of the federation, which is a virtue
-    "rate": ("crafted-model", "guard"),
-    "accuracy": ("federation",),  # not that of an attack
-}
 
 
 @dataclass(frozen=True)
 class Limit:
-    """The most that a score may be, or the least."""
+    """The most that a score may be, or the least: most of what leaks, least of what is of use."""
 
     metric: str
     bound: float
@@ -27,6 +20,22 @@ class Limit:
 
     def __str__(self) -> str:
         return f"{self.metric} {'>=' if self.at_least else '<='} {self.bound:g}"
+
+    @property
+    def measured_by(self) -> tuple[Kind, ...]:
+        """The kinds of cells in which this side of the score is the bad one: `--max-auc` is of attacks, as the
+        federation's AUC is a virtue, and `--min-accuracy` is of the federation."""
+        return tuple(
+            kind
+            for each in declared(self.metric)
+            if (each.higher_is_leakier is True) != self.at_least
+            for kind in each.kinds
+        )
+
+    @property
+    def worse_end(self) -> End:
+        """The end of an interval that is worse for the limit."""
+        return "low" if self.at_least else "high"
 
 
 @dataclass(frozen=True)
@@ -54,6 +63,12 @@ def judge(audit: Audit, limits: Sequence[Limit], defence: str | None = None) -> 
     """The defence that was judged (the recommended one unless told), and each limit against each of its findings."""
     if not limits:
         raise Misconfigured("a gate without a limit lets everything through; give one, such as --max-rdlv 0.")
+    for limit in limits:
+        if not limit.measured_by:
+            side = "less" if limit.at_least else "more"
+            raise Misconfigured(
+                f"{limit} is not a limit: no cell measures a {limit.metric!r} of which {side} is worse."
+            )
     label = defence or audit.findings.recommendation.defence or NO_DEFENCE
     known = [each.label for each in audit.findings.defences]
     if label not in known:
@@ -64,7 +79,7 @@ def judge(audit: Audit, limits: Sequence[Limit], defence: str | None = None) -> 
 
 
 def _judged(findings: Findings, limit: Limit, label: str) -> list[Judgement]:
-    kinds = MEASURED_BY[limit.metric]
+    kinds = limit.measured_by
     cells = [(i, cell) for i, cell in enumerate(findings.cells) if cell.defence == label and cell.kind in kinds]
     if (
         limit.metric == "rate"
@@ -80,7 +95,8 @@ def _held(limit: Limit, place: int, cell: Cell) -> Judgement:
         why = f"{cell.id} {'failed' if cell.status == 'failed' else 'was left out'}: {cell.reason or 'no reason given'}"
         return Judgement(limit, cell.id, pointer("cells", place, "status"), missing=why)
     at, score = pointer("cells", place, "scores", limit.metric), cell.scores[limit.metric]
-    end, value = ("low", score.low) if limit.at_least else ("high", score.high)
+    end: str = limit.worse_end
+    value = score.end(limit.worse_end)
     if value is None:
         end, value = "value", score.value
     missing = f"{cell.id} has no value" if value is None else None

@@ -21,6 +21,8 @@ class Card:
     level: str
     word: str
     text: Markup
+    attacked: Sequence[str]
+    """What a reconstruction's numbers were measured on."""
     intervals: Sequence[Markup]
     stopped_by: str | None
 
@@ -73,6 +75,7 @@ def claim(view: View, number: int) -> Markup:
             at = pointer("defences", number, "claim", key)
             said += Markup("; {} = {}").format(sign, view.write.number(at, ".3g"))
     said += Markup(" for each {}").format(promised.unit) if promised.unit else Markup("")
+    said += Markup(" ({}, {} DP)").format(promised.relation, promised.trust) if promised.relation else Markup("")
     return Markup('<span class="claim">{}</span>').format(said)
 
 
@@ -84,6 +87,7 @@ def _cards(view: View) -> list[Card]:
             verdict.level.replace(" ", "-"),
             WORDS[verdict.level],
             view.write.sentence(verdict.text),
+            view.attacked(verdict.text),
             view.write.intervals(verdict.text),
             verdict.stopped_by,
         )

@@ -1,11 +1,12 @@
 """An audit as the sections see it: its cells by kind, and the pen that writes traced numbers."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
-from fluoroscope.findings import Audit, Cell, Kind, Score
+from fluoroscope.findings import Audit, Cell, Kind, Score, Text
+from fluoroscope.findings.metrics import ATTACKED, metric_of
 from fluoroscope.findings.pointer import pointer
 from fluoroscope.report.traced import NOTHING, Traced
 
@@ -44,6 +45,12 @@ class View:
         named = [Markup("{} {}").format(key, self.setting(placed, key)) for key in keys if key in placed[1].settings]
         return Markup(" · ").join([escape(placed[1].defence), *named])
 
+    def attacked(self, text: Text) -> list[str]:
+        """In words, what the reconstructions whose numbers are in the sentence were measured on."""
+        cells = self.audit.findings.cells
+        steps = [number.pointer.split("/") for number in text.numbers]
+        return attacked_in_words([cells[int(step[2])] for step in steps if step[1] == "cells"])
+
 
 PLACES = ("attack", "client", "round", "seed")
 """Settings that say which cell it is, in the order in which people say them."""
@@ -63,13 +70,18 @@ def named(cell: Cell, keys: Sequence[str]) -> str:
     return ", ".join(text if key in ("attack", "client") else f"{key} {text}" for key, text in said.items())
 
 
+def attacked_in_words(cells: Iterable[Cell]) -> list[str]:
+    """What these cells were measured on, each way once; nothing of those that do not say."""
+    return list(dict.fromkeys(ATTACKED[cell.attacked] for cell in cells if cell.attacked is not None))
+
+
 def leakiest(cells: Sequence[Placed], name: str) -> tuple[int, Score] | None:
     """The cell in which this score is worst for the patients: chosen, not computed."""
-    found = [(i, cell.scores[name]) for i, cell in cells if name in cell.scores and cell.scores[name].value is not None]
-    return max(found, key=lambda each: leaking(each[1]), default=None)
+    found = [(i, cell) for i, cell in cells if name in cell.scores and cell.scores[name].value is not None]
+    worst = max(found, key=lambda placed: _leak(placed[1], name), default=None)
+    return None if worst is None else (worst[0], worst[1].scores[name])
 
 
-def leaking(score: Score) -> float:
-    """Grows with the leak."""
-    value = score.value or 0.0
-    return -value if score.higher_is_leakier is False else value
+def _leak(cell: Cell, name: str) -> float:
+    score = cell.scores[name]
+    return metric_of(cell.kind, name, score).leak(score.value or 0.0)

@@ -37,7 +37,8 @@ def attack(
     """Play an honest-but-curious server against one client's update: gradient inversion.
 
     The attack sees the update, the BatchNorm statistics that were sent, the network and the training, and what you
-    give it here. It has no way to the client's images.
+    give it here. It runs in this process, where your own program may hold the client's images: to attack with code that
+    you do not trust, use `fluoroscope.scenarios.isolation.run_isolated`, as audits and `fluoroscope attack` do.
 
     Args:
         record: what left the client; see `UpdateRecord.between`.

@@ -16,6 +16,7 @@ from fluoroscope.federation.store import RecordStore
 from fluoroscope.federation.task import Task, load_task
 from fluoroscope.rng import generator
 from fluoroscope.scenarios.curious_server import THREAT, seen_by, to_device, with_known_labels
+from fluoroscope.scenarios.isolation import run_isolated
 from fluoroscope.scores.reconstruction import ImageScore, score
 from fluoroscope.threat_models import THREATS
 from fluoroscope.threat_models.needs import missing
@@ -112,7 +113,10 @@ def attack_record(
     checkpoint: Path,
     on_iteration: Callable[[int, int], None],
 ) -> Attacked:
-    """Run the attack on what a curious server sees of the record, and score its guess."""
+    """Run the attack on what a curious server sees of the record, and score its guess.
+
+    The truth may be at hand here, so the attack runs in a process that does not have it.
+    """
     granted = set(granted)
     knowledge = THREATS.get(THREAT).granted(*granted)
     labels = None
@@ -124,7 +128,8 @@ def attack_record(
         raise Unsupported(f"{name} starts from a public prior, but {evidence.why_not}")
     seen = to_device(seen_by(evidence.record, knowledge, evidence.prior, labels), device)
     began = time.perf_counter()
-    (guess,) = attack.run([seen], generator(seed, "attack"), on_iteration, Checkpoint(checkpoint, every_seconds=15))
+    kept = Checkpoint(checkpoint, every_seconds=15)
+    (guess,) = run_isolated(attack, [seen], generator(seed, "attack"), on_iteration, kept)
     seconds = time.perf_counter() - began
     truth = evidence.truth
     scores = [] if truth is None else score(guess.images.cpu(), truth.images, evidence.prior)

@@ -3,22 +3,13 @@
 from collections.abc import Iterable
 
 from fluoroscope.errors import Unsupported
+from fluoroscope.threat_models.grants import GRANTS
 from fluoroscope.types import Capability, Observation
-
-_FIELDS = {
-    Capability.ARCHITECTURE: "network",
-    Capability.TRAINING: "training",
-    Capability.GLOBAL_STATE: "state_before",
-    Capability.UPDATE: "update",
-    Capability.BUFFERS: "buffers_after",
-    Capability.PRIOR: "public_mean",
-    Capability.LABELS: "labels",
-}
 
 
 def missing(observation: Observation, needs: Iterable[Capability]) -> list[Capability]:
     """The needs that this observation does not meet: not granted, or withheld by a defence."""
-    return [need for need in needs if getattr(observation, _FIELDS[need]) is None]
+    return [need for need in needs if getattr(observation, GRANTS[need][0]) is None]
 
 
 def require(attack: str, observation: Observation, needs: Iterable[Capability]) -> None:

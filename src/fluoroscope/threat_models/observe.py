@@ -3,7 +3,8 @@
 from torch import Tensor
 
 from fluoroscope.errors import Misconfigured
-from fluoroscope.types import Capability, Knowledge, Observation, UpdateRecord
+from fluoroscope.threat_models.grants import capability_of, granted
+from fluoroscope.types import Knowledge, Observation, UpdateRecord
 
 
 def observe(
@@ -13,26 +14,20 @@ def observe(
 
     Labels are sorted: which image has which label is not part of what is granted.
     """
-    has = knowledge.capabilities.__contains__
-    for name, value, capability in (
-        ("public_mean", public_mean, Capability.PRIOR),
-        ("labels", labels, Capability.LABELS),
-    ):
-        if value is not None and not has(capability):
+    for name, value in (("public_mean", public_mean), ("labels", labels)):
+        if value is not None and (capability := capability_of(name)) not in knowledge.capabilities:
             raise Misconfigured(f"{name} given to an attacker without the capability {capability.value!r}; grant it.")
-    return Observation(
-        knowledge=knowledge,
-        round=record.round,
-        cohort=record.cohort,
-        network=record.network if has(Capability.ARCHITECTURE) else None,
-        training=record.training if has(Capability.TRAINING) else None,
-        state_before=record.state_before if has(Capability.GLOBAL_STATE) else None,
-        update=record.arrays if has(Capability.UPDATE) else None,
-        buffers_before=record.buffers_before if has(Capability.GLOBAL_STATE) else None,
-        buffers_after=record.buffers_after if has(Capability.BUFFERS) else None,
-        public_mean=public_mean,
-        labels=None if labels is None else _sorted(labels),
-    )
+    everything = {
+        "network": record.network,
+        "training": record.training,
+        "state_before": record.state_before,
+        "update": record.arrays,
+        "buffers_before": record.buffers_before,
+        "buffers_after": record.buffers_after,
+        "public_mean": public_mean,
+        "labels": None if labels is None else _sorted(labels),
+    }
+    return Observation(knowledge, record.round, record.cohort, **granted(knowledge, everything))
 
 
 def _sorted(labels: Tensor) -> Tensor:

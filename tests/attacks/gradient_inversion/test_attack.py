@@ -142,8 +142,8 @@ def test_labels_that_are_read_chosen_or_known(observations, batches):
     assert Chosen()(Setup.of(four), rng()).argmax(1).tolist() == [0, 1, 2, 3]
     told = replace(observations[0], labels=torch.tensor([7]))
     assert Known()(Setup.of(told), rng()).argmax(1).tolist() == [7]
-    by_adam = replace(observations[0], training=LocalTraining(ClientAdam(), 1, 1))
-    with pytest.raises(Unsupported, match="update by Adam"):
+    by_adam = replace(observations[0], training=LocalTraining(ClientAdam(), 1, 1, epochs=2))
+    with pytest.raises(Unsupported, match="from 2 steps of Adam"):
         Inferred()(Setup.of(by_adam), rng())
 
 

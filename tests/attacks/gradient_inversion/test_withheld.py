@@ -7,6 +7,8 @@ import torch
 
 from fluoroscope.attacks import ATTACKS
 from fluoroscope.attacks.common.engine import Budget
+from fluoroscope.attacks.common.setup import Setup
+from fluoroscope.attacks.gradient_inversion.label_handling import Inferred, Optimised, Restored
 from fluoroscope.attacks.gradient_inversion.simulated_clients.dispatch import client_for
 from fluoroscope.data import Request, load
 from fluoroscope.errors import Unsupported
@@ -60,11 +62,13 @@ def test_hidden_layers_are_not_compared(name):
     assert found.images.isfinite().all()
 
 
-def test_labels_cannot_be_read_from_a_hidden_head():
+def test_labels_of_a_hidden_head_start_at_random_where_they_are_optimised():
     observation = observed()
     part = {k: v for k, v in observation.update.items() if v.shape[0] != 2}
+    hidden = Setup.of(replace(observation, update=part))
     with pytest.raises(Unsupported, match="labels cannot be read"):
-        ATTACKS.get("inverting-gradients").run([replace(observation, update=part)], rng())
+        Inferred()(hidden, rng())
+    assert torch.equal(Restored()(hidden, rng()), Optimised()(hidden, rng()))
 
 
 def test_statistics_alone_guess_no_labels():

@@ -7,11 +7,12 @@ import pytest
 import torch
 from scipy.stats import norm
 
-from fluoroscope.attacks.inference.lira import Shadows, confidence, confidences, offline, online
-from fluoroscope.attacks.inference.shadows import halves, shadow_sets
+from fluoroscope.attacks.inference.likelihood_ratio import Shadows, confidence, confidences, offline, online
+from fluoroscope.attacks.inference.seen_model import SeenModel
+from fluoroscope.attacks.inference.shadows import halves, nowhere, shadow_sets
 from fluoroscope.errors import Misconfigured
 from fluoroscope.types import LabelledImages
-from tests.attacks.inference.one_layer import NETWORK, records, state
+from tests.attacks.inference.one_layer import records, sent
 
 
 @pytest.fixture
@@ -55,7 +56,7 @@ def test_a_sure_model_is_not_rounded():
 
 
 def test_the_confidence_of_a_model():
-    found = confidences(NETWORK, state(2.0), records([[1.0, 0.0], [0.0, 3.0]], [0, 0]))
+    found = confidences(SeenModel.of(sent(2.0)), records([[1.0, 0.0], [0.0, 3.0]], [0, 0]))
     assert found.tolist() == pytest.approx([2.0, -6.0])
 
 
@@ -83,6 +84,16 @@ def test_each_candidate_is_in_half_of_the_shadows():
     assert inside.sum(0).tolist() == [5] * 7
     assert inside.sum(1).tolist() == [3, 4] * 5
     assert len(inside.unique(dim=0)) > 4
+
+
+def test_offline_shadows_hold_none_of_them():
+    rng = torch.Generator().manual_seed(0)
+    assert not nowhere(7, 4, rng).any()
+    shadows = Shadows(torch.randn(4, 7, generator=rng, dtype=torch.float64), nowhere(7, 4, rng))
+    observed = torch.zeros(7, dtype=torch.float64)
+    for j in range(7):
+        mean, deviation = fitted(shadows, False, j, pooled=True)
+        assert offline(observed, shadows)[j] == pytest.approx(-mean / deviation)
 
 
 def test_a_shadow_holds_its_candidates_and_fills_up_from_the_pool():

@@ -8,7 +8,7 @@ from fluoroscope.studies.p1 import federation as p1_federation
 from fluoroscope.studies.p1.defended import NEAREST, Defended
 from tests.studies.p1.test_cells import TINY
 
-NOISE = (("percentile-gaussian", (("sigma0", 1000.0),)),)
+NOISE = (("percentile-gaussian", (("noise_scale", 1000.0),)),)
 
 
 @pytest.fixture(autouse=True)
@@ -35,7 +35,7 @@ def run(folder, tmp_path, **changes):
 
 def test_rows_have_what_the_paper_s_figures_show(folder, tmp_path):
     cell, result = run(folder, tmp_path, attack_name="bn-only")
-    for name in ("client", "images", "batch_size", "round", "sigma0", "clip", "noise"):
+    for name in ("client", "images", "batch_size", "round", "sigma0", "clip_norm", "noise_multiplier"):
         assert name in cell.settings
     for name in ("rdlv", "rdlv_low", "rdlv_high", "iip", "test_accuracy", "epsilon"):
         assert name in result.measures
@@ -60,10 +60,10 @@ def test_the_defence_is_on_the_update_that_is_attacked(folder, tmp_path):
 
 @pytest.mark.slow  # tests/federation and tests/studies/p3 have epsilons, too
 def test_epsilon_stands_beside_dp_sgd(folder, tmp_path):
-    private = (("dp-sgd", (("clip", 1.0), ("multiplier", 2.0))),)
+    private = (("dp-sgd", (("clip_norm", 1.0), ("noise_multiplier", 2.0))),)
     cell, result = run(folder, tmp_path, attack_name="dlg", defence=private, model="lenet5")
     assert result.measures["epsilon"] > 0
-    assert (cell.settings["clip"], cell.settings["noise"]) == (1.0, 2.0)
+    assert (cell.settings["clip_norm"], cell.settings["noise_multiplier"]) == (1.0, 2.0)
 
 
 @pytest.mark.parametrize("name", ["p1/fig-4", "p1/fig-8", "p1/fig-8-fundus", "p1/fig-9", "p1/fig-10", "p1/fig-11"])

@@ -10,7 +10,7 @@ from fluoroscope.federation.task import load_task
 from fluoroscope.studies import STUDIES
 from fluoroscope.studies.p3 import candidates as p3_candidates
 from fluoroscope.studies.p3.candidates import ROUND, VICTIM, Overfitted, case
-from fluoroscope.studies.p3.membership import Membership, Source
+from fluoroscope.studies.p3.membership import Membership, Source, _seen
 from fluoroscope.studies.p3.shadow_rounds import joined
 from fluoroscope.studies.study import Row
 
@@ -90,6 +90,16 @@ def test_scores_do_not_depend_on_the_truth(folder, tmp_path):
             for name, each in (("true", asked), ("blind", destroyed))
         )
         assert torch.equal(true, blind)
+
+
+def test_the_client_sees_no_clients_update(folder):
+    """What it is granted of a round is the model that came of it; the server is granted what a client sent."""
+    trained = Overfitted("none", "small").trained(0, folder)
+    client, server = (_seen(trained, seat) for seat in ("client", "server"))
+    assert client.update is None
+    assert torch.equal(client.state_before["fc.weight"], trained.state(ROUND)["fc.weight"])
+    assert server.cohort == (trained.task.clients[VICTIM].name,)
+    assert server.update is not None
 
 
 def test_the_rehearsed_mean_is_the_federations(folder):

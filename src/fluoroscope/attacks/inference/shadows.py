@@ -1,18 +1,24 @@
 """Shadow trainings: the attacker plays the victim with its own images, with each candidate in half of the plays."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
+from fluoroscope.attacks.common.setup import SIMULATION, Setup
+from fluoroscope.attacks.inference.likelihood_ratio import Shadows, confidences
+from fluoroscope.attacks.inference.seen_model import SeenModel
 from fluoroscope.defences import NO_DEFENCE, Chain
 from fluoroscope.errors import Misconfigured
 from fluoroscope.federation.client_round import client_round
-from fluoroscope.types import LabelledImages, LocalTraining, Network, PrivateBatch, State
+from fluoroscope.types import Capability, LabelledImages, LocalTraining, Network, Observation, PrivateBatch, State
 
 Train = Callable[[LabelledImages, torch.Generator], State]
 """A client's round on these records: the model as it would be sent."""
+Places = Callable[[int, int, torch.Generator], Tensor]
+"""(candidates, shadows, rng) to (shadows, candidates), bool: which candidates are put into which training."""
 
 
 def client(network: Network, state: State, training: LocalTraining, defence: Chain = NO_DEFENCE) -> Train:
@@ -37,6 +43,11 @@ def halves(candidates: int, shadows: int, rng: torch.Generator) -> Tensor:
     return torch.stack([firsts, ~firsts], 1).flatten(0, 1)
 
 
+def nowhere(candidates: int, shadows: int, rng: torch.Generator) -> Tensor:
+    """(shadows, candidates), all False: the offline attack trains without any of them."""
+    return torch.zeros(shadows, candidates, dtype=torch.bool)
+
+
 def shadow_sets(
     candidates: LabelledImages, pool: LabelledImages, inside: Tensor, images: int, rng: torch.Generator
 ) -> Iterator[LabelledImages]:
@@ -53,3 +64,26 @@ def shadow_sets(
             torch.cat([candidates.images[chosen], pool.images[filling]]),
             torch.cat([candidates.labels[chosen], pool.labels[filling]]),
         )
+
+
+@dataclass(frozen=True)
+class ClientShadows:
+    """Rounds of a client in the victim's place, as the server sees them: each starts where the victim's did."""
+
+    needs: ClassVar[frozenset[Capability]] = SIMULATION | {Capability.UPDATE}
+
+    shadows: int = 16
+    places: Places = halves
+    defence: Chain = NO_DEFENCE
+    """What the attacker takes the victim to send behind."""
+
+    def play(
+        self, observation: Observation, candidates: LabelledImages, pool: LabelledImages, rng: torch.Generator
+    ) -> Shadows:
+        """What the shadow models make of the candidates."""
+        setup, model = Setup.of(observation), SeenModel.of(observation)
+        train = client(setup.network, setup.state, setup.training, self.defence)
+        inside = self.places(len(candidates), self.shadows, rng)
+        sets = shadow_sets(candidates, pool, inside, setup.training.images, rng)
+        found = [confidences(replace(model, state=train(records, rng)), candidates) for records in sets]
+        return Shadows(torch.stack(found), inside)

@@ -1,27 +1,34 @@
 """Source inference (Hu et al., ICDM 2021): which client trained on this record? Needs each client's model."""
 
-from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
-from fluoroscope.attacks.inference.losses import losses
+from fluoroscope.attacks.inference.registry import INFERENCE_ATTACKS, Pool, Seen
+from fluoroscope.attacks.inference.seen_model import MODEL, seen_models
 from fluoroscope.errors import Misconfigured
-from fluoroscope.types import LabelledImages, Network, State
+from fluoroscope.types import Capability, LabelledImages
 
 
-def client_losses(network: Network, models: Sequence[State], records: LabelledImages) -> Tensor:
-    """Of each record under each client's sent model, (clients, n)."""
-    if len(models) < 2:
-        raise Misconfigured(f"source inference tells clients apart; {len(models)} is too few, give two or more.")
-    return torch.stack([losses(network, model, records) for model in models])
+@dataclass(frozen=True)
+class SourceInference:
+    """How likely each client is the source: the softmax of the negative losses over clients, as its logarithm.
+
+    The likeliest is the client whose model has the lowest loss (Hu et al. theorem 1): `scores.argmax(0)`.
+    """
+
+    needs: ClassVar[frozenset[Capability]] = MODEL | {Capability.UPDATE}
+
+    def run(self, observations: Seen, candidates: LabelledImages, rng: Generator, pool: Pool = None) -> Tensor:
+        """A row per observation, which is one client's; a candidate's column sums to 1 as probabilities."""
+        if len(observations) < 2:
+            raise Misconfigured(
+                f"source inference tells clients apart; {len(observations)} is too few, give two or more."
+            )
+        models = seen_models("source", observations, self.needs)
+        return torch.stack([-model.losses(candidates) for model in models]).log_softmax(0)
 
 
-def source_posterior(found: Tensor) -> Tensor:
-    """How likely each client is the source, from `client_losses`: the softmax of the negative losses over clients."""
-    return (-found).softmax(0)
-
-
-def source_guess(found: Tensor) -> Tensor:
-    """The client whose model has the lowest loss (Hu et al. theorem 1), (n,)."""
-    return found.argmin(0)
+INFERENCE_ATTACKS.add("source", SourceInference())

@@ -44,7 +44,7 @@ def by_epsilon(title: str, rows: Rows) -> Figure:
     leak: dict[str, list[Point]] = {}
     named: dict[str, list[Row]] = {}
     for row in rows:
-        name = "no defence" if row["clip"] is None else f"DP-SGD, clip {row['clip']:g}"
+        name = "no defence" if row["clip_norm"] is None else f"DP-SGD, clipping norm {row['clip_norm']:g}"
         leak.setdefault(f"{row['attack']}, {name}", []).append(Point(_noise(row), *_rdlv(row)))
         if row["attack"] == rows[0]["attack"]:  # accuracy and epsilon are the federation's, whoever attacks
             named.setdefault(name, []).append(row)
@@ -107,7 +107,7 @@ def _client(row: Row) -> str:
 
 
 def _noise(row: Row) -> float:
-    return float(row["noise"] or 0.0)
+    return float(row["noise_multiplier"] or 0.0)
 
 
 def _rdlv(row: Row) -> tuple[float, float, float]:

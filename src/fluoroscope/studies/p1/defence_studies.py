@@ -20,7 +20,7 @@ def _clients(size: Size) -> tuple[int, ...]:
 
 
 def _noise(sigma0: float) -> tuple[Named, ...]:
-    return (("percentile-gaussian", (("sigma0", sigma0),)),) if sigma0 else ()
+    return (("percentile-gaussian", (("noise_scale", sigma0),)),) if sigma0 else ()
 
 
 def _by_noise(size: Size, data: str) -> list[Defended]:
@@ -39,7 +39,7 @@ def _private(size: Size) -> list[Defended]:
         if size == "small"
         else tuple((clip, noise) for clip in (0.1, 1.0) for noise in (0.0, 0.1, 0.5, 1.0, 2.0))
     )
-    private = [(("dp-sgd", (("clip", clip), ("multiplier", noise))),) for clip, noise in levels]
+    private = [(("dp-sgd", (("clip_norm", clip), ("noise_multiplier", noise))),) for clip, noise in levels]
     defences: list[tuple[Named, ...]] = [(), *private]
     return [
         _one(size, HIGH_RISK, defence=defence, model="resnet18-gn", attack_name=attack)
@@ -50,7 +50,8 @@ def _private(size: Size) -> list[Defended]:
 
 def _kept_at_home(size: Size) -> list[Defended]:
     hidden: tuple[Named, ...] = (("hidden-layers", (("layers", ("conv1", "bn1")),)),)
-    ways: tuple[tuple[Named, ...], ...] = ((), (("fed-bn", ()),), (("fed-bn", (("parameters", True),)),), hidden)
+    fed_bn: list[tuple[Named, ...]] = [(("fed-bn", (("parameters", kept),)),) for kept in (False, True)]
+    ways: tuple[tuple[Named, ...], ...] = ((), *fed_bn, hidden)
     return [_one(size, HIGH_RISK, defence=way, attack_name=name) for name in ("epochwise", "span") for way in ways]
 
 

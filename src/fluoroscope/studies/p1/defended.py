@@ -59,9 +59,9 @@ class Defended:
             "batch_size": batch_size,
             "round": self.round,
             "defence": " + ".join(_told(part) for part in self.defence) or "none",
-            "sigma0": given.get("sigma0", 0.0),
-            "clip": given.get("clip"),
-            "noise": given.get("multiplier"),
+            "sigma0": given.get("noise_scale", 0.0),
+            "clip_norm": given.get("clip_norm"),
+            "noise_multiplier": given.get("noise_multiplier"),
             "victims": self.victims if self.client == HIGH_RISK else 1,
         }
 
@@ -141,5 +141,5 @@ class Defended:
 def _told(part: Named) -> str:
     """The name, with settings that have no column of their own."""
     name, settings = part
-    rest = [f"{key}={value}" for key, value in settings if key not in ("sigma0", "clip", "multiplier")]
+    rest = [f"{key}={value}" for key, value in settings if key not in ("noise_scale", "clip_norm", "noise_multiplier")]
     return f"{name} ({', '.join(rest)})" if rest else name

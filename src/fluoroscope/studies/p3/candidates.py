@@ -17,11 +17,11 @@ from fluoroscope.types import LabelledImages
 
 PRIVACIES: dict[str, dict[str, Any] | None] = {
     "none": None,
-    "global-dp": {"name": "global-dp"},
+    "global-dp": {"name": "central-dp"},
     "metric-privacy": {"name": "metric-privacy"},
-    "dp-sgd": {"name": "dp-sgd", "clip": 1.0, "multiplier": 2.0},
+    "dp-sgd": {"name": "dp-sgd", "clip_norm": 1.0, "noise_multiplier": 2.0},
 }
-"""P3's two stand at the server, with P3's clip and multiplier; DP-SGD stands at the client."""
+"""P3's two, by P3's words, stand at the server, with P3's clipping norm and noise; DP-SGD stands at the client."""
 VICTIM, ATTACKER = 0, 1
 """Clients by place. The attacker is one only where the curious one is a client."""
 ROUND = 1

@@ -7,14 +7,15 @@ from typing import Any, Self
 
 import torch
 
-from fluoroscope.attacks.inference.participation import Difference, difference, participation_score
+from fluoroscope.attacks.inference.participation import Difference, LossDifference
 from fluoroscope.cells import CellContext, Result
 from fluoroscope.federation.evaluation import evaluate
 from fluoroscope.rng import generator
 from fluoroscope.scenarios.shadow_set import Shadow, shadow_set
 from fluoroscope.scores.roc import Roc, roc
-from fluoroscope.studies.p3.federation import TARGET, Federation, Split, Trained
+from fluoroscope.studies.p3.federation import ATTACKER, TARGET, Federation, Split, Trained
 from fluoroscope.studies.study import Size
+from fluoroscope.threat_models import ParticipantObservation
 from fluoroscope.types import LabelledImages
 
 
@@ -59,19 +60,21 @@ class ClientInference:
             if self.game:
                 away.append(self._federation("without-odd-client").trained(seed, context.seed, context.folder))
             context.on_progress((number + 1) / self.seeds)
-        first = [difference(run.view(1), shadow) for run, shadow in zip(taking_part, shadows, strict=True)]
+        attack = LossDifference()
+        first = [
+            attack.differences(_rounds(run, 1), shadow)[0] for run, shadow in zip(taking_part, shadows, strict=True)
+        ]
         measures = {**_losses(first), "test_loss": statistics.fmean(map(_test_loss, taking_part))}
         if not self.game:
             return Result(measures)
         found = {}
         for name, last in (("", 1), ("all_rounds_", taking_part[0].plan.rounds)):
             inside, outside = (
-                torch.tensor(
+                torch.stack(
                     [
-                        participation_score([run.view(r) for r in range(1, last + 1)], shadow)
+                        attack.run(_rounds(run, last), shadow, generator(context.seed, "p3", "inference")).mean()
                         for run, shadow in zip(runs, shadows, strict=True)
-                    ],
-                    dtype=torch.float64,
+                    ]
                 )
                 for runs in (taking_part, away)
             )
@@ -84,6 +87,12 @@ class ClientInference:
                 f"{name}true_positive_rate": curve.true_positive_rate.tolist(),
             }
         return Result(measures, curves)
+
+
+def _rounds(run: Trained, last: int) -> list[ParticipantObservation]:
+    """What the attacker sees of the rounds up to this one."""
+    place = [split.name for split in run.task.clients].index(ATTACKER)
+    return [run.seen(r, place) for r in range(1, last + 1)]
 
 
 def _losses(found: Sequence[Difference]) -> dict[str, float | None]:

@@ -14,7 +14,7 @@ from fluoroscope.federation.store import RecordStore
 from fluoroscope.federation.task import Task, load_task
 from fluoroscope.federation.views import round_view
 from fluoroscope.studies.study import Size
-from fluoroscope.types import RoundView
+from fluoroscope.threat_models import THREATS, ParticipantObservation, observe_round
 
 Split = Literal["homogeneous", "non-iid", "odd-client", "without-odd-client"]
 STRATEGIES = ("fedavg", "fedavgm", "fedmedian", "fedprox", "fedopt", "fedyogi")
@@ -26,8 +26,8 @@ READINGS = {
     "metric (inverse, weights)": {"name": "metric-privacy", "scale": "inverse", "layers": "weights"},
 }
 """The default first: direct, arrays (docs/decisions/0012)."""
-PRIVACIES: dict[str, dict[str, Any] | None] = {"none": None, "global-dp": {"name": "global-dp"}, **READINGS}
-"""All with P3's clip of 5."""
+PRIVACIES: dict[str, dict[str, Any] | None] = {"none": None, "global-dp": {"name": "central-dp"}, **READINGS}
+"""By P3's words, all with its clipping norm of 5."""
 
 _PARTITIONS: dict[Split, dict[str, Any]] = {
     "homogeneous": {"name": "p3-homogeneous", "fit": True},
@@ -110,7 +110,7 @@ class Federation:
     def plan(self, seed: int, images_seed: int) -> Plan:
         """One seed draws the phantoms; the other the split, the weights, the batches and the noise."""
         scale, defence = _SCALES[self.size], PRIVACIES[self.privacy]
-        defences = [{**defence, "multiplier": scale["noise"]}] if defence else []
+        defences = [{**defence, "noise_multiplier": scale["noise"]}] if defence else []
         everything = self.size == "paper" and not self.data.startswith("phantom/")
         return parse_plan(
             {
@@ -179,6 +179,7 @@ class Trained:
     def state(self, server_round: int) -> dict[str, Tensor]:
         return self.store.global_state(server_round)
 
-    def view(self, server_round: int) -> RoundView:
-        """What a participant sees of it."""
-        return round_view(self.task, self.store, server_round)
+    def seen(self, server_round: int, client: int) -> ParticipantObservation:
+        """What a curious client sees of it."""
+        training = self.task.local_training(client, self.task.round_config(server_round))
+        return observe_round(round_view(self.task, self.store, server_round), training, THREATS.get("curious-client"))

@@ -7,20 +7,19 @@ from typing import Any, Literal, Self
 import torch
 from torch import Tensor
 
-from fluoroscope.attacks.inference.lira import confidences, online
-from fluoroscope.attacks.inference.membership import loss_scores, sent_model
-from fluoroscope.attacks.inference.source import client_losses, source_guess
+from fluoroscope.attacks.inference import INFERENCE_ATTACKS
+from fluoroscope.attacks.inference.lira import Lira
 from fluoroscope.cells import CellContext, Result
 from fluoroscope.rng import generator
 from fluoroscope.scores.intervals import wilson
 from fluoroscope.scores.roc import roc, true_positives_at
-from fluoroscope.studies.p3.candidates import ROUND, SCALES, VICTIM, Case, Overfitted, case, records
+from fluoroscope.studies.p3.candidates import ATTACKER, ROUND, SCALES, VICTIM, Case, Overfitted, case, records
 from fluoroscope.studies.p3.federation import Trained
-from fluoroscope.studies.p3.shadow_rounds import shadow_rounds
+from fluoroscope.studies.p3.shadow_rounds import FederationShadows, Seat
 from fluoroscope.studies.study import Size
-from fluoroscope.types import State
+from fluoroscope.threat_models import THREATS, observe
+from fluoroscope.types import Observation
 
-Seat = Literal["server", "client"]
 Attack = Literal["loss", "lira"]
 
 
@@ -82,12 +81,12 @@ class Membership:
 
     def _scores(self, run: Trained, asked: Case, context: CellContext) -> Tensor:
         """What the attacker sees decides them; `asked.members` is not looked at."""
-        network, model = run.task.network, _seen(run, self.seat)
-        if self.name == "loss":
-            return loss_scores(network, model, asked.candidates)
-        scale = SCALES[self.size]
-        shadows = shadow_rounds(run, asked, scale["shadows"], scale["others"], context.folder)
-        return online(confidences(network, model, asked.candidates), shadows[self.seat])
+        attack, scale = INFERENCE_ATTACKS.get(self.name), SCALES[self.size]
+        if isinstance(attack, Lira):
+            game = FederationShadows(run, self.seat, scale["shadows"], scale["others"], context.folder)
+            attack = replace(attack, game=game)
+        rng = generator(context.seed, "p3", "inference")
+        return attack.run([_seen(run, self.seat)], asked.candidates, rng, asked.pool)[0]
 
 
 @dataclass(frozen=True)
@@ -116,10 +115,11 @@ class Source:
         for number in range(self.seeds):
             run = _federation(self).trained(context.seed + number, context.folder)
             task, clients = run.task, run.task.clients
-            models = [sent_model(run.store.load(ROUND, split.name)) for split in clients]
+            seen = [_sent(run, place) for place in range(len(clients))]
             asked = records(task, [i for split in clients for i in split.train])
             owners = torch.tensor([place for place, split in enumerate(clients) for _ in split.train])
-            right.append(source_guess(client_losses(task.network, models, asked)) == owners)
+            scores = INFERENCE_ATTACKS.get("source").run(seen, asked, generator(context.seed, "p3", "inference"))
+            right.append(scores.argmax(0) == owners)
             accuracies.append(run.test["accuracy"])
             claims.append(_epsilon(run))
             context.on_progress((number + 1) / self.seeds)
@@ -154,11 +154,14 @@ def _settings(cell: Membership | Source) -> dict[str, Any]:
     }
 
 
-def _seen(run: Trained, seat: Seat) -> State:
+def _seen(run: Trained, seat: Seat) -> Observation:
     """The victim's model as it was sent, or the global model of the same round."""
-    if seat == "client":
-        return run.state(ROUND)
-    return sent_model(run.store.load(ROUND, run.task.clients[VICTIM].name))
+    return run.seen(ROUND, ATTACKER) if seat == "client" else _sent(run, VICTIM)
+
+
+def _sent(run: Trained, client: int) -> Observation:
+    """What the server sees of a client's round."""
+    return observe(run.store.load(ROUND, run.task.clients[client].name), THREATS.get("curious-server"))
 
 
 def _epsilon(run: Trained) -> float | None:

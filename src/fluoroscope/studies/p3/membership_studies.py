@@ -2,7 +2,8 @@
 
 from fluoroscope.studies.p3 import membership_figures as draw
 from fluoroscope.studies.p3.candidates import PRIVACIES
-from fluoroscope.studies.p3.membership import Attack, Membership, Seat, Source
+from fluoroscope.studies.p3.membership import Attack, Membership, Source
+from fluoroscope.studies.p3.shadow_rounds import Seat
 from fluoroscope.studies.study import Size, Study, enter
 
 SIZES: tuple[Size, ...] = ("small", "paper")

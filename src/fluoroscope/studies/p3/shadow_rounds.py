@@ -1,56 +1,94 @@
 """Shadow rounds of an attacker that knows the plan, its defences too, and starts where the real round started."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import ClassVar, Literal
 
 import torch
 from filelock import FileLock
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from fluoroscope.attacks.inference.lira import Shadows, confidences
-from fluoroscope.attacks.inference.membership import sent_model
+from fluoroscope.attacks.inference.likelihood_ratio import Shadows, confidences
+from fluoroscope.attacks.inference.seen_model import SeenModel
 from fluoroscope.attacks.inference.shadows import client, halves, shadow_sets
 from fluoroscope.federation.task import Task
 from fluoroscope.rng import generator
-from fluoroscope.studies.p3.candidates import ATTACKER, ROUND, VICTIM, Case
+from fluoroscope.studies.p3.candidates import ATTACKER, ROUND, VICTIM
 from fluoroscope.studies.p3.federation import Trained
-from fluoroscope.types import State
+from fluoroscope.threat_models import THREATS, observe
+from fluoroscope.types import Capability, LabelledImages, Observation, State
+
+Seat = Literal["server", "client"]
+CURIOUS = THREATS.get("curious-client")
+OWN = CURIOUS.granted(Capability.UPDATE, Capability.BUFFERS)
+"""Of its own record a client knows what it sent."""
 
 
-def shadow_rounds(run: Trained, case: Case, shadows: int, others: int, folder: Path) -> dict[str, Shadows]:
+@dataclass(frozen=True)
+class FederationShadows:
+    """LiRA's game from either seat. Both play the same shadow rounds, which are kept in the folder."""
+
+    needs: ClassVar[frozenset[Capability]] = frozenset({Capability.TRAINING})
+
+    run: Trained
+    seat: Seat
+    shadows: int
+    others: int
+    """Trainings that stand in for the clients of whom the attacker knows nothing."""
+    folder: Path
+
+    def play(
+        self, observation: Observation, candidates: LabelledImages, pool: LabelledImages, rng: torch.Generator
+    ) -> Shadows:
+        """The plan's seed draws them, not `rng`: the same for all cells of this federation."""
+        found = shadow_rounds(self.run, candidates, pool, self.shadows, self.others, self.folder)
+        return found[self.seat]
+
+
+def shadow_rounds(
+    run: Trained, candidates: LabelledImages, pool: LabelledImages, shadows: int, others: int, folder: Path
+) -> dict[Seat, Shadows]:
     """For each seat what the shadow models make of the candidates; trained once for all cells that need them."""
-    path = folder / "shadows" / f"{run.plan.fingerprint[:16]}-{shadows}-{others}-{len(case.candidates)}.safetensors"
+    path = folder / "shadows" / f"{run.plan.fingerprint[:16]}-{shadows}-{others}-{len(candidates)}.safetensors"
     path.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(path.with_suffix(".lock")):
         if not path.exists():
             part = path.with_suffix(".part")
-            save_file(_trained(run, case, shadows, others), part)
+            save_file(_trained(run, candidates, pool, shadows, others), part)
             part.replace(path)
         found = load_file(path)
-    return {seat: Shadows(found[seat], found["inside"]) for seat in ("server", "client")}
+    return {"server": Shadows(found["server"], found["inside"]), "client": Shadows(found["client"], found["inside"])}
 
 
-def _trained(run: Trained, case: Case, shadows: int, others: int) -> dict[str, Tensor]:
+def _trained(
+    run: Trained, candidates: LabelledImages, pool: LabelledImages, shadows: int, others: int
+) -> dict[str, Tensor]:
     """The server's seat sees the shadow victim's model; the client's the mean with its own and with strangers'."""
     task, rng = run.task, generator(run.plan.seed, "p3", "shadows")
     noise = generator(run.plan.seed, "p3", "shadows", "noise")  # its own: a defence at the server changes no client
     names = [split.name for split in task.clients]
-    victim, own = (run.store.load(ROUND, names[place]) for place in (VICTIM, ATTACKER))
-    train = client(task.network, run.state(ROUND - 1), victim.training, task.defence)
+    victim, own = (
+        observe(run.store.load(ROUND, names[place]), knowledge)
+        for place, knowledge in ((VICTIM, CURIOUS), (ATTACKER, OWN))
+    )
+    before, training = SeenModel.of(victim), victim.training
+    assert training is not None  # granted to both seats
+    train = client(before.network, before.state, training, task.defence)
     strangers = [
-        train(next(shadow_sets(case.candidates, case.pool, nobody, victim.training.images, rng)), rng)
-        for nobody in torch.zeros(others, 1, len(case.candidates), dtype=torch.bool)
+        train(next(shadow_sets(candidates, pool, nobody, training.images, rng)), rng)
+        for nobody in torch.zeros(others, 1, len(candidates), dtype=torch.bool)
     ]
-    inside = halves(len(case.candidates), shadows, rng)
+    inside = halves(len(candidates), shadows, rng)
     server, clients = [], []
-    for records in shadow_sets(case.candidates, case.pool, inside, victim.training.images, rng):
+    for records in shadow_sets(candidates, pool, inside, training.images, rng):
         sent = train(records, rng)
         drawn = torch.randint(others, (len(names) - 2,), generator=rng).tolist()
-        cohort = [sent, sent_model(own), *(strangers[i] for i in drawn)]
-        model = joined(task, run.state(ROUND - 1), cohort, noise)
-        server.append(confidences(task.network, sent, case.candidates))
-        clients.append(confidences(task.network, model, case.candidates))
+        cohort = [sent, SeenModel.of(own).state, *(strangers[i] for i in drawn)]
+        model = joined(task, before.state, cohort, noise)
+        server.append(confidences(replace(before, state=sent), candidates))
+        clients.append(confidences(replace(before, state=model), candidates))
     return {"server": torch.stack(server), "client": torch.stack(clients), "inside": inside}
 
 

@@ -15,7 +15,7 @@ from fluoroscope.models import Architecture
 from fluoroscope.scores.matching import match
 from fluoroscope.scores.similarity import mse, mse_matrix, ssim
 from fluoroscope.threat_models import THREATS, observe
-from fluoroscope.types import LocalTraining, Observation, PrivateBatch, Sgd, UpdateRecord
+from fluoroscope.types import Adam, LocalTraining, Observation, PrivateBatch, Sgd, UpdateRecord
 
 
 def rng() -> torch.Generator:
@@ -77,7 +77,8 @@ def test_several_steps_show_all_their_images():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"optimiser": Sgd(0.01, weight_decay=0.1)}, "without weight decay"),
+        ({"optimiser": Sgd(0.01, weight_decay=0.1), "batch_size": 1}, "without weight decay"),
+        ({"optimiser": Adam(0.01)}, "needs one epoch of SGD"),
         ({"epochs": 2}, "2 epochs"),
         ({"batchnorm": "eval"}, "BatchNorm in training mode"),
     ],
@@ -86,6 +87,17 @@ def test_training_that_it_cannot_read_is_named(change, message):
     seen = observed(batch(2), replace(LocalTraining(Sgd(0.01), 2, 2), **change))
     with pytest.raises(Unsupported, match=message):
         Span().run([seen], rng())
+
+
+def test_a_decayed_step_is_read_as_a_plain_one():
+    """Weight decay and momentum of one step are undone exactly (the update of lr wd w is known)."""
+    victims = batch(1)
+    plain, decayed = (
+        Span(budget=Budget(20), restarts=1).run([observed(victims, LocalTraining(optimiser, 1, 1))], rng())[0]
+        for optimiser in (Sgd(0.01), Sgd(0.01, 0.9, 1e-4))
+    )
+    assert not decayed.nothing
+    assert float(ssim(victims.images, decayed.images)) > float(ssim(victims.images, plain.images)) - 0.02
 
 
 def test_noise_on_the_update_stops_it():

@@ -44,7 +44,7 @@ def test_the_gradient_is_the_derivative(observation):
 def test_statistics_that_the_model_remembers_cost_nothing(observation):
     """A model whose buffers are one batch's own statistics: that batch has no mismatch, another one has."""
     batch = victim(2, 32)
-    model = observation.architecture.build()
+    model = observation.network.build()
     for layer in model.modules():
         if isinstance(layer, torch.nn.BatchNorm2d):
             layer.momentum = 1.0
@@ -62,7 +62,7 @@ def test_the_model_comes_to_see_the_chosen_classes(observation):
     attack = replace(ATTACKS.get("deepinversion"), objective=ModelObjective(0.001), budget=Budget(40))
     (guess,) = attack.run([replace(observation, state_before=state)], rng())
     assert guess.labels.tolist() == [0, 1]
-    model = observation.architecture.build().eval()
+    model = observation.network.build().eval()
     model.load_state_dict(state, strict=False)
     with torch.no_grad():
         before, after = (model(x).softmax(1)[range(2), guess.labels].min() for x in (guess.start, guess.images))

@@ -75,8 +75,10 @@ def test_the_client_that_is_simulated_is_the_one_that_was_seen():
     both, merged = OBJECTIVES["both"], replace(OBJECTIVES["both"], steps="merged")
     one, two = LocalTraining(Sgd(0.1, momentum=0.9), 2, 2), LocalTraining(Sgd(0.1), 2, 1)
     adam, decayed = LocalTraining(Adam(0.1), 2, 2), LocalTraining(Sgd(0.1, weight_decay=0.1), 2, 2)
-    assert isinstance(client_for(seen(2, one), both), OneStep)
-    for training in (two, adam, decayed):
+    clipped = LocalTraining(Sgd(0.1), 2, 2, clip_norm=0.1)
+    for training in (one, decayed):
+        assert isinstance(client_for(seen(2, training), both), OneStep)
+    for training in (two, adam, clipped):
         assert isinstance(client_for(seen(2, training), both), Unrolled)
         assert isinstance(client_for(seen(2, training), merged), OneStep)
 

@@ -21,9 +21,9 @@ from tests.attacks.gradient_inversion.observations import seen, victim
 
 def transcript(observation, images, logits):
     """Image and label gradients as the public code gets them: by `backward()`, twice, into the same `.grad`."""
-    network = observation.architecture.build()
+    network = observation.network.build()
     network.load_state_dict({**observation.state_before, **observation.buffers_before})
-    updated = observation.architecture.build()
+    updated = observation.network.build()
     after = {name: value + observation.update[name] for name, value in observation.state_before.items()}
     updated.load_state_dict(after | observation.buffers_after)
     images, logits = images.clone().requires_grad_(), logits.clone().requires_grad_()

@@ -1,36 +1,38 @@
-"""Central differential privacy for whole clients (P3): clip every update, noise the mean."""
+"""Central DP (DP-FedAvg, McMahan et al. 2018; P3's global DP): clip every client's update, noise the mean."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from fluoroscope.defences.accounting import DELTA, epsilon, gaussian
 from fluoroscope.defences.clipping import clipped
-from fluoroscope.defences.contract import Participation, Released
+from fluoroscope.defences.contract import Participation, Released, dp_claim
 from fluoroscope.defences.distance import distance
-from fluoroscope.defences.range_checks import above, at_least
+from fluoroscope.defences.range_checks import FORMER, check_gaussian
 from fluoroscope.defences.registry import DEFENCES
 from fluoroscope.types import PrivacyClaim, State
 
 
-@DEFENCES.register("global-dp")
+@DEFENCES.register("central-dp")
 @dataclass(frozen=True)
-class GlobalDp:
-    """N(0, multiplier * clip / clients) on the aggregated update. The server itself sees everything."""
+class CentralDp:
+    """N(0, noise_multiplier * clip_norm / clients) on the aggregated update. The server itself sees everything."""
 
-    clip: float = 5.0
-    multiplier: float = 0.01
-    """P3's n_eps."""
+    clip_norm: float = 5.0
+    """P3's C: the L2 norm over all arrays that no client's update exceeds."""
+    noise_multiplier: float = 0.01
+    """P3's n_eps, the z of McMahan et al.: the noise's standard deviation in units of what an average client adds."""
     before_optimiser: bool = False
     """P3 and Flower noise the model that the strategy gives. True noises the mean that the strategy is given: then its
     momentum holds noise, and all that it does afterwards costs no privacy."""
     delta: float = DELTA
+    OLD_NAMES: ClassVar[Mapping[str, str]] = FORMER
 
     def __post_init__(self) -> None:
-        above("clip", self.clip, 0)
-        at_least("multiplier", self.multiplier, 0)
+        check_gaussian(self.clip_norm, self.noise_multiplier, self.delta, noiseless=True)
 
     def claim(self, participation: Participation) -> PrivacyClaim:
         if participation.share is None:
@@ -38,18 +40,20 @@ class GlobalDp:
                 statement="not differential privacy: noise comes after a strategy that is no plain mean, so a client's "
                 "influence on what it covers has no bound; before_optimiser = true bounds it for all but fedmedian"
             )
-        if not self.multiplier:
+        if not self.noise_multiplier:
             return PrivacyClaim(statement="not differential privacy: there is no noise")
-        # One client moves the mean by share * clip; Gaussian noise counts in units of that.
-        effective = self.multiplier / (participation.clients * participation.share)
+        # One client moves the mean by share * clip_norm; Gaussian noise counts in units of that. The weights do not
+        # move with it: the fixed denominator of McMahan et al. 2018, lemma 1.
+        effective = self.noise_multiplier / (participation.clients * participation.share)
         spent = epsilon(gaussian(effective, participation.rounds), self.delta)
-        return PrivacyClaim(spent, self.delta, "client", "a client added or removed; not against the server")
+        told = "central DP for all images of a client at once; the clients' weights count as public"
+        return dp_claim(spent, self.delta, "client", "add or remove", "central", told)
 
     def clip_update(self, update: State) -> dict[str, Tensor]:
-        return clipped(update, self.clip)
+        return clipped(update, self.clip_norm)
 
     def noise_aggregate(self, update: State, cohort: Sequence[State], rng: torch.Generator) -> Released:
-        noise = self.multiplier * self.clip / len(cohort)
+        noise = self.noise_multiplier * self.clip_norm / len(cohort)
         return Released(noised(update, noise, rng), noise, distance(cohort))
 
 
