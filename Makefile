@@ -12,8 +12,9 @@ help:  ## what can be made
 
 # Everything but torch is taken by its hash; then torch and the package, at the versions that constraints.txt names.
 # The second command downloads torch alone, and checks that all the others are within pyproject.toml's ranges.
+# Most of what is installed is never imported, so Python compiles what it imports, at the first time.
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
-HASHED := $(PIP) install --require-hashes --no-deps --no-build-isolation -r
+HASHED := $(PIP) install --no-compile --require-hashes --no-deps --no-build-isolation -r
 LOCKED ?= yes
 
 $(READY): pyproject.toml constraints.txt requirements.lock
@@ -25,7 +26,7 @@ ifeq ($(LOCKED),yes)
 else
 	$(PIP) install -c constraints.txt setuptools
 endif
-	$(PIP) install --no-build-isolation -c constraints.txt -e ".[dev,he]"
+	$(PIP) install --no-compile --no-build-isolation -c constraints.txt -e ".[dev,he]"
 	@touch $@
 
 demo: $(READY)  ## a small federation on the embedded data; ends with the path of the page

@@ -104,7 +104,7 @@ def test_a_cell_that_cannot_be_run_is_an_outcome_and_is_not_kept(tmp_path, engin
     cells = [Counted(1, "unsupported"), Counted(2), Counted(3, "misconfigured")]
     failed = [outcome.failed for outcome in run_cells(cells, 0, tmp_path, engine)]
     assert failed == ["two steps are too many.", None, "there is no such thing."]
-    run_cells(cells, 0, tmp_path, engine)
+    run_cells(cells, 0, tmp_path, Local(1))
     assert sorted(runs(tmp_path)) == [1, 1, 2, 3, 3]
     with pytest.raises(Misconfigured, match="no such thing"):
         run_cells([cells[2], Counted(4, "misconfigured")], 0, tmp_path, engine)

@@ -75,7 +75,7 @@ def test_a_wrong_plan_is_one_sentence_and_nothing_is_written(tmp_path, change, w
 FULL = """
 import sys
 from fluoroscope import atomic_write as whole_files
-def full(tensors, path):
+def full(*given):
     raise OSError(28, "No space left on device")
 whole_files._save = full
 from fluoroscope.cli import main

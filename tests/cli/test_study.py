@@ -43,6 +43,7 @@ def test_a_person_gets_the_table_with_the_papers_numbers(counting, tmp_path):
     assert RAN == [1, 2, 3], "nothing is run twice"
 
 
+@pytest.mark.slow  # tests/cells does the same with cells that cost less to import
 def test_workers_and_their_number_change_nothing(counting, tmp_path):
     rows = []
     for workers in (1, 2):

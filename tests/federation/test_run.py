@@ -263,7 +263,7 @@ def start(plan, out: Path, engine: str = "in-process") -> subprocess.Popen:
 
 
 def test_kill_dash_nine_in_the_middle_of_a_run(tmp_path):
-    plan = plan_of(rounds=12, strategy={"name": "fedadam"})
+    plan = plan_of(rounds=8, strategy={"name": "fedadam"})
     out = tmp_path / "killed"
     running = start(plan, out)
     deadline = time.monotonic() + 120
@@ -272,13 +272,12 @@ def test_kill_dash_nine_in_the_middle_of_a_run(tmp_path):
     os.kill(running.pid, signal.SIGKILL)
     running.wait()
     done = RecordStore(out).rounds()
-    assert 2 <= done[-1] < 12, "killed too early or too late to show anything"
-    assert start(plan, out).wait() == 0
-    assert digests(out) == digests(federate(plan, tmp_path / "whole").folder)
+    assert 2 <= done[-1] < 8, "killed too early or too late to show anything"
+    assert digests(federate(plan, out).folder) == digests(federate(plan, tmp_path / "whole").folder)
 
 
 def test_two_processes_train_a_run_once(tmp_path):
-    plan = plan_of(rounds=6)
+    plan = plan_of(rounds=3)
     both = [start(plan, tmp_path / "run") for _ in range(2)]
     assert [process.wait(timeout=200) for process in both] == [0, 0]
     assert digests(tmp_path / "run") == digests(federate(plan, tmp_path / "alone").folder)

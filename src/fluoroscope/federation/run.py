@@ -13,7 +13,6 @@ import torch
 from filelock import BaseFileLock, FileLock
 from flwr.app import Context, Message
 from flwr.serverapp import Grid, ServerApp
-from flwr.simulation import run_simulation
 
 from fluoroscope import process_tuning
 from fluoroscope.federation.client import client_app
@@ -98,6 +97,8 @@ def _in_process(plan: Plan, device: str, progress: Progress, run: Serve) -> None
 
 @ENGINES.register("ray")
 def _ray(plan: Plan, device: str, progress: Progress, run: Serve) -> None:
+    from flwr.simulation import run_simulation  # a second and a half, which the other engines need not wait
+
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # or Ray warns of it at every start
     app = ServerApp()
 

@@ -238,7 +238,7 @@ def test_nothing_is_changed(kind):
     assert not any(value.requires_grad for value in [tape.loss, *tape.gradients.values(), *first])
 
 
-@pytest.mark.parametrize("name", ["small-cnn", "resnet18", "resnet18-gn"])
+@pytest.mark.parametrize("name", ["small-cnn", "resnet18", pytest.param("resnet18-gn", marks=pytest.mark.slow)])
 def test_float32_loses_no_more_than_autograd_does(name):
     """Over five batches: where a ReLU's input is near 0, the precisions disagree about its sign, for both alike."""
     model = network(name, 64)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fluoroscope.cells import CellContext
+from fluoroscope.cells import CellContext, Result
 from fluoroscope.studies import STUDIES
 from fluoroscope.studies.p1 import federation as p1_federation
 from fluoroscope.studies.p1.defended import NEAREST, Defended
@@ -22,9 +22,15 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("defended")
 
 
+DONE: dict[Defended, Result] = {}
+"""A cell is a function of its settings, so several tests may read one."""
+
+
 def run(folder, tmp_path, **changes):
     cell = Defended(**{"client": 9, "scale": "small-clients", "round": 1, "victims": 2, "quick": True, **changes})
-    return cell, cell.run(CellContext(0, folder, tmp_path))
+    if cell not in DONE:
+        DONE[cell] = cell.run(CellContext(0, folder, tmp_path))
+    return cell, DONE[cell]
 
 
 def test_rows_have_what_the_paper_s_figures_show(folder, tmp_path):
@@ -52,6 +58,7 @@ def test_the_defence_is_on_the_update_that_is_attacked(folder, tmp_path):
     assert noised.measures["rdlv"] < plain.measures["rdlv"]
 
 
+@pytest.mark.slow  # tests/federation and tests/studies/p3 have epsilons, too
 def test_epsilon_stands_beside_dp_sgd(folder, tmp_path):
     private = (("dp-sgd", (("clip_norm", 1.0), ("noise_multiplier", 2.0))),)
     cell, result = run(folder, tmp_path, attack_name="dlg", defence=private, model="lenet5")
