@@ -69,6 +69,7 @@ def _row(change: "Change") -> dict[str, Any]:
         "after": _written(change.after, change.metric),
         "change": change.difference,
         "overlap": _WORDS[change.overlap],
+        "leaks more": _WORDS[change.leaks_more],
     }
 
 
@@ -93,4 +94,5 @@ def _plain(change: "Change") -> dict[str, Any]:
         **sides,
         "difference": change.difference,
         "intervals_overlap": change.overlap,
+        "leaks_more": change.leaks_more,
     }

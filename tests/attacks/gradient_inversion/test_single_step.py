@@ -5,8 +5,11 @@ from dataclasses import replace
 import torch
 
 from fluoroscope.attacks.common.batch_statistics import recovered
-from fluoroscope.attacks.gradient_inversion.single_step import as_single_step
-from fluoroscope.types import LocalTraining, Sgd
+from fluoroscope.attacks.gradient_inversion.single_step import as_single_step, as_single_step_if_long
+from fluoroscope.federation.client_round import client_round
+from fluoroscope.models import Architecture
+from fluoroscope.threat_models import THREATS, observe
+from fluoroscope.types import LocalTraining, PrivateBatch, Sgd
 from tests.attacks.gradient_inversion.observations import seen, victim
 
 
@@ -31,3 +34,13 @@ def test_the_mean_step_and_the_mean_statistics_are_kept():
     for layer, found in recovered(again.buffers_before, again.buffers_after, momentum, counts).items():
         torch.testing.assert_close(found.mean, statistics[layer].mean, atol=1e-5, rtol=1e-4)
         torch.testing.assert_close(found.var, statistics[layer].var, atol=1e-5, rtol=1e-4)
+
+
+def test_a_client_with_fewer_images_than_a_batch_is_told_with_its_own_number():
+    """One image, three epochs, a batch size of 16: one image is guessed, not sixteen."""
+    image = PrivateBatch(torch.rand(1, 1, 28, 28), torch.tensor([0]), ("p",))
+    network, training = Architecture("lenet5", 1, 2, 28), LocalTraining(Sgd(0.1), images=1, batch_size=16, epochs=3)
+    rng = torch.Generator().manual_seed(0)
+    record = client_round(network, network.build().state_dict(), image, training, rng).record
+    told = as_single_step_if_long(observe(record, THREATS.get("curious-server"))).training
+    assert (told.images, told.batch_size, told.steps) == (1, 1, 1)

@@ -28,7 +28,7 @@ def as_single_step(observation: Observation, images: int) -> Observation:
         }
     return replace(
         observation,
-        training=replace(training, images=images, batch_size=images, epochs=1),
+        training=replace(training, images=images, batch_size=images, epochs=1, max_steps=None),
         update={name: value / steps for name, value in update.items()},
         buffers_after=moved,
         labels=None,
@@ -39,4 +39,6 @@ def as_single_step_if_long(observation: Observation) -> Observation:
     """As it is where an attacker can guess every image of the round; as one step where it has more than that."""
     training = observation.training
     assert training is not None
-    return observation if training.steps <= STEPS else as_single_step(observation, training.batch_size)
+    if training.steps <= STEPS:
+        return observation
+    return as_single_step(observation, min(training.batch_size, training.images))

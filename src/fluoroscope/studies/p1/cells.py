@@ -1,7 +1,6 @@
 """P1's experiment, once: clients with a few held-out images each, an attack on what they send, and its scores."""
 
 import statistics
-import time
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, Self
 
@@ -9,7 +8,6 @@ import torch
 from torch import Tensor
 
 from fluoroscope.attacks import ATTACKS, Attack
-from fluoroscope.attacks.common.checkpoint import Checkpoint
 from fluoroscope.attacks.common.initialisation import Normal
 from fluoroscope.attacks.gradient_inversion.attack import Inversion
 from fluoroscope.attacks.gradient_inversion.label_handling import Inferred, Known
@@ -24,6 +22,7 @@ from fluoroscope.scores.legibility import legibility, read
 from fluoroscope.scores.rdlv import mean_rdlv
 from fluoroscope.scores.reconstruction import ImageScore, score
 from fluoroscope.studies.p1.federation import SCALES, Federation, Scale, Trained
+from fluoroscope.studies.timed_attack import timed_attack
 from fluoroscope.threat_models import THREATS, observe
 from fluoroscope.types import Capability, Observation, PrivateBatch, Reconstruction, UpdateRecord
 
@@ -98,14 +97,7 @@ class Inverted:
             record = trained.update(self.round, victims, self.batch_size, rng)
             record = PercentileGaussian(self.sigma0).send(record, rng)
             seen.append(self._deprived(self._seen(record, victims, trained.prior), trained, context.seed))
-        began = time.perf_counter()
-        guesses = self.attack.run(
-            seen,
-            generator(context.seed, "p1", "attack"),
-            lambda i, n: context.on_progress((i + 1) / n),
-            Checkpoint(context.checkpoint),
-        )
-        seconds = time.perf_counter() - began
+        guesses, seconds = timed_attack(self.attack, seen, generator(context.seed, "p1", "attack"), context)
         scored = [score(g.images, v.images, trained.prior) for g, v in zip(guesses, clients, strict=True)]
         held = sum(len(victims) for victims in clients)
         return Result(

@@ -1,13 +1,11 @@
 """P1's defended federation, once: trained under a defence, one client attacked, what leaks and what it costs."""
 
-import time
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import torch
 
 from fluoroscope.attacks import ATTACKS, Attack
-from fluoroscope.attacks.common.checkpoint import Checkpoint
 from fluoroscope.attacks.gradient_inversion.attack import Inversion
 from fluoroscope.attacks.gradient_inversion.single_step import as_single_step_if_long
 from fluoroscope.cells import CellContext, Result
@@ -18,6 +16,7 @@ from fluoroscope.rng import generator
 from fluoroscope.scenarios.identifiability import embedded, identified, identified_by_chance
 from fluoroscope.scores.rdlv import mean_rdlv, rdlv
 from fluoroscope.studies.p1.federation import SCALES, Federation, Named, Scale, Trained
+from fluoroscope.studies.timed_attack import timed_attack
 from fluoroscope.threat_models import THREATS, observe
 from fluoroscope.types import PrivateBatch
 
@@ -92,14 +91,7 @@ class Defended:
             rng = generator(context.seed, "p1", "client", self.client, number)
             records.append(trained.update(self.round, victims, TABLE_II[self.client][1], rng))
             seen.append(as_single_step_if_long(observe(records[-1], THREATS.get("curious-server"), trained.prior)))
-        began = time.perf_counter()
-        guesses = self.attack.run(
-            seen,
-            generator(context.seed, "p1", "attack"),
-            lambda i, n: context.on_progress((i + 1) / n),
-            Checkpoint(context.checkpoint),
-        )
-        seconds = time.perf_counter() - began
+        guesses, seconds = timed_attack(self.attack, seen, generator(context.seed, "p1", "attack"), context)
         leaked = [rdlv(g.images, v.images, trained.prior) for g, v in zip(guesses, clients, strict=True)]
         interval = mean_rdlv(torch.cat([each.values for each in leaked]), generator(context.seed, "p1", "bootstrap"))
         found = [identified(trained.task, g.images, v, NEAREST) for g, v in zip(guesses, clients, strict=True)]

@@ -1,6 +1,5 @@
 """P2's experiments, once each: a malicious round, the attacks it is compared with, and what the loot is worth."""
 
-import time
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, Self
 
@@ -8,7 +7,6 @@ import torch
 from torch.func import functional_call
 
 from fluoroscope.attacks import ATTACKS
-from fluoroscope.attacks.common.checkpoint import Checkpoint
 from fluoroscope.attacks.imprint import Adjacent, Brightness, MediLeak, Peeling, SmoothProjections, merged
 from fluoroscope.attacks.imprint.features import Features
 from fluoroscope.cells import CellContext, Result
@@ -29,6 +27,7 @@ from fluoroscope.scenarios.malicious_round import (
 )
 from fluoroscope.scores.downstream import downstream
 from fluoroscope.scores.reconstruction import score
+from fluoroscope.studies.timed_attack import timed_attack
 from fluoroscope.threat_models import THREATS, observe
 from fluoroscope.types import Adam, ImageSet, LocalTraining, PrivateBatch, Sgd
 
@@ -189,14 +188,9 @@ class Compared:
         rng = generator(context.seed, "client", "client-1", "round", 1)
         record = client_round(architecture, before, victims, training, rng, client="client-1").record
         seen = observe(record, THREATS.get("curious-server"), held.auxiliary.images.mean(0))
-        began = time.perf_counter()
-        (guess,) = ATTACKS.get(self.name).run(
-            [seen],
-            generator(context.seed, "p2", self.name),
-            lambda i, n: context.on_progress((i + 1) / n),
-            Checkpoint(context.checkpoint),
-        )
-        return guess.images, time.perf_counter() - began
+        rng = generator(context.seed, "p2", self.name)
+        (guess,), seconds = timed_attack(ATTACKS.get(self.name), [seen], rng, context)
+        return guess.images, seconds
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,6 @@
 """P4's experiment, once: one gradient of one image, its reconstruction, and when that counts as converged."""
 
 import math
-import time
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
 
@@ -9,7 +8,6 @@ import torch
 from torch import Tensor
 
 from fluoroscope.attacks import ATTACKS
-from fluoroscope.attacks.common.checkpoint import Checkpoint
 from fluoroscope.attacks.common.engine import Budget
 from fluoroscope.attacks.common.initialisation import Initialisation, Normal, TransformedGaussian, Uniform
 from fluoroscope.attacks.common.lbfgs import BatchedLbfgs
@@ -27,6 +25,7 @@ from fluoroscope.scores.baselines import random_image
 from fluoroscope.scores.intervals import bootstrap_mean
 from fluoroscope.scores.similarity import mse, ssim
 from fluoroscope.studies.p4.variance_gaussian import VarianceGaussian
+from fluoroscope.studies.timed_attack import timed_attack
 from fluoroscope.threat_models import THREATS
 from fluoroscope.types import LocalTraining, Observation, PrivateBatch, Reconstruction, Sgd
 
@@ -97,14 +96,7 @@ class Configuration:
         found = load(self.data, Request(size=SIDE, images=self.images, seed=context.seed))
         originals = found.batch.images
         seen = gradients(self.model, max(self.classes, len(found.classes)), found.batch, context.seed)
-        began = time.perf_counter()
-        guesses = self.attack.run(
-            seen,
-            generator(context.seed, "p4"),
-            lambda i, n: context.on_progress((i + 1) / n),
-            Checkpoint(context.checkpoint),
-        )
-        seconds = time.perf_counter() - began
+        guesses, seconds = timed_attack(self.attack, seen, generator(context.seed, "p4"), context)
         good = torch.tensor([converged(g, x[None]) for g, x in zip(guesses, originals, strict=True)])
         last = torch.cat([_last(guess) for guess in guesses])
         others = load(self.data, Request(size=SIDE, images=200, seed=context.seed)).batch.images
