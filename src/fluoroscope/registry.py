@@ -1,4 +1,4 @@
-"""Names at the edge: one registry a kind of part, with did-you-mean errors.
+"""Names at the edge: one registry per kind of part, with did-you-mean errors.
 
 Third parties add their own through entry points: a package that declares
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from fluoroscope.types import Capability
 
 Out = Annotated[
-    Path | None, typer.Option("--out", help="Where to write; RECORDS/attacks/... unless told. A killed attack goes on.")
+    Path | None, typer.Option("--out", help="Where to write; default: RECORDS/attacks/... A killed attack resumes.")
 ]
 
 
@@ -33,8 +33,8 @@ def add_to(app: typer.Typer) -> None:
         settings: Annotated[
             list[str] | None, typer.Option("--set", help="Of the attack, dotted: budget.iterations=100")
         ] = None,
-        server_round: Annotated[int | None, typer.Option("--round", help="The last recorded unless told.")] = None,
-        client: Annotated[str | None, typer.Option(help="The one with the fewest images unless told.")] = None,
+        server_round: Annotated[int | None, typer.Option("--round", help="Default: the last recorded.")] = None,
+        client: Annotated[str | None, typer.Option(help="Default: the one with the fewest images.")] = None,
         grant: Annotated[
             list[str] | None, typer.Option(help="Let the attacker know more than its position does: labels")
         ] = None,

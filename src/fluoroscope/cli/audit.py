@@ -22,7 +22,7 @@ def add_to(app: typer.Typer) -> None:
     def audit(
         plan: Annotated[Path, typer.Argument(help="The audit as a TOML file; `fluoroscope init` writes one.")],
         out: Annotated[
-            Path | None, typer.Option("--out", help="Folder of the findings; runs/NAME-audit unless told.")
+            Path | None, typer.Option("--out", help="Folder of the findings; default: runs/NAME-audit.")
         ] = None,
         budget: Annotated[
             float | None, typer.Option(min=0.1, help="Minutes; what does not fit is left out, and named.")

@@ -33,7 +33,7 @@ def add_to(app: typer.Typer) -> None:
             list[str] | None, typer.Option(help="The attack to be safe from; several: from each. [default: epochwise]")
         ] = None,
         settings: Annotated[list[str] | None, typer.Option("--set", help="key=value of the attack.")] = None,
-        client: Annotated[str | None, typer.Option(help="Whose leak; the one with the fewest images unless told.")] = (
+        client: Annotated[str | None, typer.Option(help="Whose leak; default: the one with the fewest images.")] = (
             None
         ),
         draws: Annotated[int, typer.Option(min=2, help="Defended updates attacked at each setting.")] = 4,

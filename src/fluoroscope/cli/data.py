@@ -29,8 +29,8 @@ def add_to(app: typer.Typer) -> None:
                 help="phantom/chest, phantom/fundus, phantom/brain, the path of your images, or a plan (.toml)."
             ),
         ],
-        size: Annotated[int | None, typer.Option(help="Side in pixels to resize to; as stored unless told.")] = None,
-        channels: Annotated[int | None, typer.Option(help="1 for grey, 3 for RGB; as stored unless told.")] = None,
+        size: Annotated[int | None, typer.Option(help="Side in pixels to resize to; default: as stored.")] = None,
+        channels: Annotated[int | None, typer.Option(help="1 for grey, 3 for RGB; default: as stored.")] = None,
         images: Annotated[int | None, typer.Option(help="How many to make, or to keep at most.")] = None,
         partition: Annotated[str | None, typer.Option(help="Show the table of this split, such as p1 or iid.")] = None,
         settings: Annotated[list[str] | None, typer.Option("--set", help="Of the split: validation=40")] = None,

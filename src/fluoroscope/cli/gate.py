@@ -31,7 +31,7 @@ def add_to(app: typer.Typer) -> None:
         max_rate: Annotated[float | None, typer.Option(help="The most that a crafted model may recover.")] = None,
         min_accuracy: Annotated[float | None, typer.Option(help="The least accuracy of the trained model.")] = None,
         defence: Annotated[
-            str | None, typer.Option(help="Whose findings; the recommended defence's unless told, else those of none.")
+            str | None, typer.Option(help="Whose findings; default: the recommended defence's, else those of none.")
         ] = None,
         as_json: options.Json = False,
     ) -> None:

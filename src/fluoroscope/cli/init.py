@@ -23,10 +23,10 @@ def add_to(app: typer.Typer) -> None:
             str | None, typer.Option(help="quick, p1, p2 or p3: what the audit is about. Asked for unless given.")
         ] = None,
         data: Annotated[
-            str | None, typer.Option(help="Your images, as `data show` takes them; phantoms unless told.")
+            str | None, typer.Option(help="Your images, as `data show` takes them; default: phantoms.")
         ] = None,
         clients: Annotated[
-            int | None, typer.Option(min=2, help="Hospitals with equal shares; the preset's own unless told.")
+            int | None, typer.Option(min=2, help="Hospitals with equal shares; default: the preset's own.")
         ] = None,
         model: Annotated[str | None, typer.Option(help="Another network, such as resnet18.")] = None,
         budget: Annotated[float | None, typer.Option(min=0.1, help="Minutes that the audit may take.")] = None,

@@ -24,11 +24,11 @@ def add_to(app: typer.Typer) -> None:
         plan: Annotated[Path, typer.Argument(help="A plan (TOML); its partition must leave auxiliary images.")],
         guard: Annotated[bool, typer.Option(help="Let every client inspect a model before training it.")] = False,
         victim: Annotated[
-            list[str] | None, typer.Option(help="A client; several are taken in turn. The first unless told.")
+            list[str] | None, typer.Option(help="A client; several are taken in turn. Default: the first.")
         ] = None,
         rounds: Annotated[int, typer.Option(min=1, help="One victim a round.")] = 1,
         neurons: Annotated[
-            int | None, typer.Option(min=16, help="Of the added layer; twice the victim's images unless told.")
+            int | None, typer.Option(min=16, help="Of the added layer; default: twice the victim's images.")
         ] = None,
         decoder: Annotated[str, typer.Option(help="peeling, or P2's own: adjacent.")] = "peeling",
         aggregation: Annotated[str, typer.Option(help="secagg+, or plain: the exact sum.")] = "secagg+",

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout, and nothing else there.")]
 Seed = Annotated[int | None, typer.Option(min=0, help="Seed of every random draw; overrides the plan's.")]
 Device = Annotated[str, typer.Option(help="Where to compute: cpu, cuda, cuda:1, mps.")]
-Threads = Annotated[int | None, typer.Option(min=1, help="CPU threads to use; all of them unless told.")]
+Threads = Annotated[int | None, typer.Option(min=1, help="CPU threads to use; default: all of them.")]
 Workers = Annotated[
     int | None,
     typer.Option(min=1, help="Cells at once, each on one thread: the results are the same for any number."),

@@ -137,7 +137,7 @@ def imagenet_weights() -> Path:
 
 @MODELS.register("efficientnet-lite0")
 def efficientnet_lite0(architecture: Architecture) -> nn.Module:
-    """Pretrained unless told otherwise; 1000 classes keep ImageNet's head, any other number gets a fresh one.
+    """Pretrained by default; 1000 classes keep ImageNet's head, any other number gets a fresh one.
 
     A batch of one image needs a size above 32: below, the last BatchNorms see a single pixel.
     """

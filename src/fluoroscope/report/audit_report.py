@@ -13,7 +13,7 @@ from fluoroscope.report.view import View
 
 
 def write_report(folder: Path, show_images: bool = False, out: Path | None = None, with_timing: bool = True) -> Path:
-    """Write the page of the audit in `folder`, to DIR/report.html unless told, and return its path."""
+    """Write the page of the audit in `folder`, to DIR/report.html by default, and return its path."""
     page = render_audit(read_findings(folder), show_images, with_timing)
     path = out or folder / "report.html"
     path.parent.mkdir(parents=True, exist_ok=True)

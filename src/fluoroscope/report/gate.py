@@ -60,7 +60,7 @@ class Judgement:
 
 
 def judge(audit: Audit, limits: Sequence[Limit], defence: str | None = None) -> tuple[str, list[Judgement]]:
-    """The defence that was judged (the recommended one unless told), and each limit against each of its findings."""
+    """The defence that was judged (default: the recommended one), and each limit against each of its findings."""
     if not limits:
         raise Misconfigured("a gate without a limit lets everything through; give one, such as --max-rdlv 0.")
     for limit in limits:

@@ -55,7 +55,7 @@ def averaged(
     """The mean of several steps' statistics as the buffers weigh them: what `recovered` reads off. Differentiable.
 
     r_T = (1-m)^T r_0 + m sum_t (1-m)^(T-t) s_t, and the weights m (1-m)^(T-t) add up to 1 - (1-m)^T. `images` are the
-    sizes of the batches, `counts` the values a channel in the first. A smaller batch's variance counts as its
+    sizes of the batches, `counts` the values per channel in the first. A smaller batch's variance counts as its
     unbiased one, as in the buffer, on the first one's scale.
     """
     weights = [momentum * (1 - momentum) ** (len(steps) - 1 - t) for t in range(len(steps))]

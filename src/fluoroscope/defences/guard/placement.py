@@ -80,7 +80,7 @@ def _makes_map(value: Tensor, following: Tensor) -> bool:
         return True  # a whole kernel, or its transpose, and then the channels of the image again
     channels = following.shape[1]
     if len(following) == len(value):
-        return False  # one kernel a channel: the next layer is depthwise
+        return False  # one kernel per channel: the next layer is depthwise
     side = square_side(len(value), channels)
     return side is not None and side >= 4
 

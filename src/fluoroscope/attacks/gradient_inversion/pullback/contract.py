@@ -35,7 +35,7 @@ class Pullback(Protocol, Generic[T]):
     """Evaluates the step, then pulls cotangents of what it gave back to the images and the labels."""
 
     def forward(self, state: State, images: Tensor, labels: Tensor) -> T:
-        """`labels` holds a probability a class: (n, classes). One problem's batch, at fixed parameters."""
+        """`labels` holds a probability per class: (n, classes). One problem's batch, at fixed parameters."""
         ...
 
     def backward(

@@ -1,1 +1,1 @@
-"""The client as an attacker simulates it: one kind of round a file."""
+"""The client as an attacker simulates it: one kind of round per file."""

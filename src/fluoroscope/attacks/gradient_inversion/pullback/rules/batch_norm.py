@@ -7,7 +7,7 @@ and differentiating xbar once more
     xbar' = g i (ybar' - E ybar' - z E[ybar' z])                 the same map of ybar'
           + (g i)' (ybar - E ybar - z E[ybar z])
           - g i (z' E[ybar z] + z E[ybar z'])
-The statistics' own cotangents add mbar / n + 2 vbar d / n. All of it is fields, each times a value a channel.
+The statistics' own cotangents add mbar / n + 2 vbar d / n. All of it is fields, each times a value per channel.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ aten = torch.ops.aten
 
 
 def across(values: Tensor, like: Tensor) -> Tensor:
-    """A value a channel, shaped to meet (n, channels, ...)."""
+    """A value per channel, shaped to meet (n, channels, ...)."""
     return values.view(-1, *[1] * (like.ndim - 2))
 
 
@@ -44,7 +44,7 @@ def moments(field: Tensor, other: Tensor, factor: Tensor) -> tuple[Tensor, Tenso
 
 
 def combined(constant: Maybe, *terms: tuple[Maybe, Tensor]) -> Tensor:
-    """The sum of fields, each times a value a channel, and of a constant a channel."""
+    """The sum of fields, each times a value per channel, and of a constant per channel."""
     (first, factor), *others = [(field, factor) for field, factor in terms if field is not None]
     total = first * across(factor, first)
     for field, factor in others:
