@@ -8,11 +8,14 @@ import pytest
 
 from fluoroscope.attacks import ATTACKS
 from fluoroscope.attacks.common.engine import Budget
+from fluoroscope.audit import audit, read_audit_plan
+from fluoroscope.cells import Local
 from fluoroscope.data.partition import PARTITIONS
 from fluoroscope.federation.plan import read_plan
 from fluoroscope.federation.strategies import build_strategy
 from fluoroscope.federation.task import partitioner
 from fluoroscope.models import MODELS
+from fluoroscope.report.traced import plain
 
 ROOT = Path(__file__).parents[1]
 PLANS = [*sorted((ROOT / "examples").glob("*.toml")), *sorted((ROOT / "src/fluoroscope/plans").glob("*.toml"))]
@@ -23,6 +26,13 @@ def test_the_readme_program_runs(monkeypatch, capsys):
     quick = replace(ATTACKS.get("idlg"), budget=Budget(20))
     exec(compile(program.replace('"idlg"', "QUICK"), "README.md", "exec"), {"QUICK": quick})
     assert "1 images: SSIM" in capsys.readouterr().out
+
+
+@pytest.mark.slow  # tests/cli has a smaller one
+def test_the_quick_example_shows_an_attacker_who_succeeds(tmp_path):
+    found = audit(read_audit_plan(ROOT / "examples/quick.toml"), tmp_path, Local(workers=1))
+    said = [plain(found.document, verdict.text) for verdict in found.findings.verdicts]
+    assert any("A curious server recovers recognisable images from client-4" in text for text in said)
 
 
 @pytest.mark.parametrize("path", PLANS, ids=lambda path: path.stem)

@@ -13,7 +13,9 @@ import pytest
 
 from fluoroscope.audit import audit, plan_cells
 from fluoroscope.audit.kept import unreadable
+from fluoroscope.audit.reconstruction import Reconstruction
 from fluoroscope.audit.schedule import Forecast, cells_of
+from fluoroscope.audit.utility import Utility
 from fluoroscope.cells import CellStore, Local, key
 from fluoroscope.findings import read_findings
 from fluoroscope.findings.metrics import declared
@@ -56,8 +58,8 @@ def test_every_cell_has_a_finding_and_every_image_a_file(done):
 def test_what_is_finished_is_not_run_again(done, tmp_path, monkeypatch):
     found, first = done
     out = shutil.copytree(first, tmp_path / "again")
-    monkeypatch.setattr("fluoroscope.audit.utility.Utility.run", lambda self, bench: pytest.fail("run twice"))
-    monkeypatch.setattr("fluoroscope.audit.reconstruction.Reconstruction.run", lambda self, bench: pytest.fail("twice"))
+    for kind in (Utility, Reconstruction):
+        monkeypatch.setattr(kind, "run", lambda self, bench: pytest.fail("run twice"))
     again = audit(plan_of(audit={"budget_minutes": 30}), out, HERE)
     assert again.findings.cells == found.findings.cells
     assert all(not seconds for seconds in plan_cells(plan_of(), out).expected.seconds.values())
