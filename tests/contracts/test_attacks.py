@@ -1,8 +1,9 @@
 """Every registered attack: honest, repeatable, and without a trace on the evidence."""
 
 import hashlib
+import sys
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 import torch
@@ -13,9 +14,9 @@ from fluoroscope.attacks.common.engine import Budget
 from fluoroscope.attacks.gradient_inversion.attack import Inversion
 from fluoroscope.data import Request, load
 from fluoroscope.errors import Unsupported
-from fluoroscope.federation.local_training import local_training
+from fluoroscope.federation.client_round import client_round
 from fluoroscope.models import Architecture
-from fluoroscope.threat_models import THREATS, observe
+from fluoroscope.threat_models import THREATS, needs, observe
 from fluoroscope.types import Capability, LocalTraining, PrivateBatch, Sgd, UpdateRecord
 
 WITHOUT_BATCHNORM = {"r-gap", "dlg", "idlg", "sapag", "ag-tg", "ag-unif", "eucl-tg", "eucl-unif"}
@@ -44,21 +45,14 @@ def patient(seed: int) -> PrivateBatch:
 def recorded(name: str, victim: PrivateBatch, batch_size: int = 1) -> UpdateRecord:
     """A round of the network that the attack is made for."""
     architecture = Architecture("lenet5" if name in WITHOUT_BATCHNORM else "small-cnn", 1, 2, 32)
-    model, training = architecture.build(), LocalTraining(Sgd(0.05), len(victim), batch_size)
-    before = {name: value.detach().clone() for name, value in model.state_dict().items()}
-    after = local_training(model, before, victim, training, rng()).state
-    buffers = {name for name, _ in model.named_buffers()}
-
-    def part(state, of_buffers):
-        return {name: value for name, value in state.items() if (name in buffers) == of_buffers}
-
-    parts = (part(before, False), part(after, False), part(before, True), part(after, True))
-    return UpdateRecord(1, ("client-9",), architecture, training, *parts)
+    training = LocalTraining(Sgd(0.05), len(victim), batch_size)
+    # Of another seed: the network's own first weights must not do for the global model.
+    return client_round(architecture, architecture.build(seed=1).state_dict(), victim, training, rng()).record
 
 
-def quick(name: str):
+def quick(name: str, iterations: int = 3):
     attack = ATTACKS.get(name)
-    return replace(attack, budget=Budget(3)) if isinstance(attack, Inversion | Span) else attack
+    return replace(attack, budget=Budget(iterations)) if isinstance(attack, Inversion | Span) else attack
 
 
 def prior() -> torch.Tensor:
@@ -79,51 +73,25 @@ def tensors(observation):
             yield from value.values()
 
 
-@every_attack
-def test_the_guess_does_not_depend_on_the_truth(name, record, victim):
-    """The truth is destroyed before the attack sees anything, and it shares no memory with what is seen."""
-    seen = observe(record, THREATS.get("curious-server"), prior())
-    own = {victim.images.untyped_storage().data_ptr(), victim.labels.untyped_storage().data_ptr()}
+@pytest.mark.parametrize("name", ["small-cnn", "lenet5"])
+def test_what_an_attacker_sees_shares_no_memory_with_the_truth(name):
+    """Else it could change with the truth, or show it. That guesses do not: test_scenarios.py."""
+    truth, network = patient(3), Architecture(name, 1, 2, 32)
+    state = network.build().state_dict()
+    record = client_round(network, state, truth, LocalTraining(Sgd(0.05), 1, 1), rng()).record
+    labelled = THREATS.get("curious-server").granted(Capability.LABELS)
+    seen = observe(record, labelled, prior(), truth.labels)
+    own = {truth.images.untyped_storage().data_ptr(), truth.labels.untyped_storage().data_ptr()}
     assert not own & {value.untyped_storage().data_ptr() for value in tensors(seen)}
-    (with_truth,) = quick(name).run([seen], rng())
-    victim.images.fill_(torch.nan)
-    victim.labels.fill_(-1)
-    (without,) = quick(name).run([seen], rng())
-    assert torch.equal(with_truth.images, without.images)
-    assert with_truth.objective == without.objective
-
-
-@pytest.mark.parametrize(("images", "batch_size"), [(4, 4), (4, 2)])
-@pytest.mark.parametrize(
-    "name", [pytest.param("epochwise", marks=pytest.mark.slow), "gradinversion", "inverting-gradients", "bn-only"]
-)
-def test_a_batch_is_attacked_without_its_truth(name, images, batch_size):
-    """Coarse grids, unrolled steps and groups: the guess of a batch is that of its record alone."""
-    whole = load("phantom/chest", Request(size=32, images=images, seed=3)).batch
-    record = recorded(name, whole, batch_size)
-    found = []
-    for _ in range(2):
-        seen = observe(record, THREATS.get("curious-server"), prior())
-        found.append(quick(name).run([seen], rng())[0].images)
-        whole.images.fill_(torch.nan)
-        whole.labels.fill_(-1)
-    assert found[0].shape == (images, 1, 32, 32)
-    assert torch.equal(*found)
 
 
 @every_attack
-def test_evidence_is_left_as_it_was(name, record):
-    before = digest(record)
-    quick(name).run([observe(record, THREATS.get("curious-server"), prior())], rng())
-    assert digest(record) == before
-
-
-@every_attack
-def test_a_guess_is_an_image_with_its_objective(name, record):
-    attack = quick(name)
+def test_a_guess_is_an_image_with_its_objective_and_the_evidence_is_left_as_it_was(name, record):
+    attack, before = quick(name), digest(record)
     told = []
     seen = observe(record, THREATS.get("curious-server"), prior())
     (guess,) = attack.run([seen], rng(), lambda iteration, iterations: told.append((iteration, iterations)))
+    assert digest(record) == before
     assert guess.images.shape == (1, 1, 32, 32)
     assert guess.images.isfinite().all()
     assert guess.labels is None if name in ("span", "bn-only") else guess.labels.shape == (1,)
@@ -140,13 +108,56 @@ def test_a_guess_is_an_image_with_its_objective(name, record):
 
 
 @every_attack
-def test_each_need_is_needed_and_named(name, record):
+def test_each_need_is_named_where_it_is_missing(name, record):
     attack = quick(name)
     for need in attack.needs:
         known = THREATS.get("curious-server").without(need)
         seen = observe(record, known, None if need is Capability.PRIOR else prior())
         with pytest.raises(Unsupported, match=f"^{name} needs the capability '{need.value}'"):
             attack.run([seen], rng())
+
+
+@pytest.fixture
+def unasked(monkeypatch):
+    """Attacks that do not ask for what they need. Their draws depend on the seed alone, not on the update too."""
+    monkeypatch.setattr(needs, "missing", lambda observation, needs: [])
+    for path, module in list(sys.modules.items()):
+        if path.startswith("fluoroscope.attacks") and hasattr(module, "digest"):
+            monkeypatch.setattr(module, "digest", lambda *content: "the same")
+
+
+def superfluous(attack, record) -> list[Capability]:
+    """The needs without which the attack's guess is the same."""
+    seen = observe(record, THREATS.get("curious-server"), prior())
+    (whole,) = attack.run([seen], rng())
+    found = []
+    for need in sorted(attack.needs):
+        try:
+            (guess,) = attack.run([replace(seen, **{needs._FIELDS[need]: None})], rng())
+        except Exception:  # it did need it, and it stops wherever it misses it
+            continue
+        found += [need] if torch.equal(guess.images, whole.images) and guess.objective == whole.objective else []
+    return found
+
+
+@every_attack
+def test_each_need_is_needed(name, record, unasked):
+    assert superfluous(quick(name, 1), record) == []
+
+
+class Greedy(Inversion):
+    """Asks for the BatchNorm statistics, and does nothing with them."""
+
+    @property
+    def needs(self):
+        return super().needs | {Capability.BUFFERS}
+
+
+@pytest.mark.parametrize("name", ["inverting-gradients"])
+def test_a_superfluous_need_is_found(record, unasked):
+    usual = quick("inverting-gradients", 1)
+    greedy = Greedy(**{field.name: getattr(usual, field.name) for field in fields(usual)})
+    assert superfluous(greedy, record) == [Capability.BUFFERS]
 
 
 @every_attack
