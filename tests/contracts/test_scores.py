@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from fluoroscope.scores.lpips import layer_distance, lpips
 from torch import Tensor
 
 import fluoroscope.scores
@@ -21,7 +22,6 @@ from fluoroscope.scores.downstream import downstream
 from fluoroscope.scores.identifiability import chance, identify, identify_images
 from fluoroscope.scores.intervals import bootstrap_mean, wilson
 from fluoroscope.scores.legibility import Writing, cells, dot_size, legibility, read
-from fluoroscope.scores.lpips import layer_distance, lpips
 from fluoroscope.scores.matching import match
 from fluoroscope.scores.projection import tsne
 from fluoroscope.scores.rdlv import mean_rdlv, rdlv
