@@ -17,6 +17,7 @@ from fluoroscope.errors import Unsupported
 from fluoroscope.federation.client_round import client_round
 from fluoroscope.models import Architecture
 from fluoroscope.threat_models import THREATS, needs, observe
+from fluoroscope.threat_models.grants import GRANTS
 from fluoroscope.types import Capability, LocalTraining, PrivateBatch, Sgd, UpdateRecord
 
 WITHOUT_BATCHNORM = {"r-gap", "dlg", "idlg", "sapag", "ag-tg", "ag-unif", "eucl-tg", "eucl-unif"}
@@ -132,8 +133,9 @@ def superfluous(attack, record) -> list[Capability]:
     (whole,) = attack.run([seen], rng())
     found = []
     for need in sorted(attack.needs):
+        without = replace(seen, **{GRANTS[need][0]: None})
         try:
-            (guess,) = attack.run([replace(seen, **{needs._FIELDS[need]: None})], rng())
+            (guess,) = attack.run([without], rng())
         except Exception:  # it did need it, and it stops wherever it misses it
             continue
         found += [need] if torch.equal(guess.images, whole.images) and guess.objective == whole.objective else []

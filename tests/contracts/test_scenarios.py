@@ -12,6 +12,7 @@ from torch import Tensor
 
 from fluoroscope.attacks import ATTACKS
 from fluoroscope.attacks.imprint import MediLeak, Peeling
+from fluoroscope.attacks.inference import INFERENCE_ATTACKS
 from fluoroscope.audit import participation, reconstruction
 from fluoroscope.audit.participation import Participation
 from fluoroscope.audit.reconstruction import Reconstruction as ReconstructionCell
@@ -222,28 +223,30 @@ class TestAGameOfParticipation:
     def scores(self, folder, everybodys, monkeypatch, play, blind: bool) -> list[float]:
         found: list[float] = []
 
-        def score(views, shadow):
-            unique = {batch.images.data_ptr(): batch for batch in everybodys}.values()
-            with destroyed(*(unique if blind else ())):
-                found.append(play(views, shadow))
-            return found[-1]
+        class Played:
+            def run(self, observations, candidates, rng, pool=None):
+                unique = {batch.images.data_ptr(): batch for batch in everybodys}.values()
+                with destroyed(*(unique if blind else ())):
+                    scores = play(observations, candidates, rng)
+                found.append(float(scores.mean()))
+                return scores
 
         everybodys.clear()
-        monkeypatch.setattr(participation, "participation_score", score)
+        monkeypatch.setattr(participation, "INFERENCE_ATTACKS", {"participation": Played()})
         cell = Participation("none", parse_plan(CONTENT).model_dump_json(), "client-1", "client-2", games=2)
         cell.run(CellContext(0, folder, folder))
         return found
 
     def test_what_is_scored_is_the_model(self, folder, everybodys, monkeypatch):
-        play = participation.participation_score
+        play = INFERENCE_ATTACKS.get("participation").run
         seeing, blind = (self.scores(folder, everybodys, monkeypatch, play, each) for each in (False, True))
         assert len(seeing) == 4
         assert len(set(seeing)) > 1
         assert seeing == blind
 
     def test_who_peeks_is_found_out(self, folder, everybodys, monkeypatch):
-        def peeks(views, shadow):
-            return float(everybodys[0].images.mean())
+        def peeks(observations, candidates, rng):
+            return everybodys[0].images.mean()[None, None]
 
         seeing, blind = (self.scores(folder, everybodys, monkeypatch, peeks, each) for each in (False, True))
         assert seeing != blind

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from fluoroscope.scores.lpips import layer_distance, lpips
 from torch import Tensor
 
 import fluoroscope.scores
@@ -69,11 +68,6 @@ class ImageScore:
     """Guesses are compared with their partners: their order means something."""
 
 
-def _layer_distance(guesses: Tensor, truth: Tensor) -> Tensor:
-    """Features are compared by their direction, which one alone does not have."""
-    return layer_distance(*(torch.cat([images, 1 - images], 1) for images in (guesses, truth)), torch.ones(2))
-
-
 def _diagonal(matrix: Tensor) -> Tensor:
     return matrix.diagonal()
 
@@ -103,11 +97,9 @@ SCORES = {
     "ssim": ImageScore(ssim, lambda v: v, 1, 1.0, by_pairs=True),
     "psnr": ImageScore(psnr, lambda v: v, 1, math.inf, by_pairs=True),
     "mse": ImageScore(mse, lambda v: v, -1, 0.0, by_pairs=True),
-    "lpips": ImageScore(lpips, lambda v: v, -1, 0.0, by_pairs=True),
     "ssim_matrix": ImageScore(ssim_matrix, _diagonal, 1, 1.0, by_pairs=True),
     "mse_matrix": ImageScore(mse_matrix, _diagonal, -1, 0.0, by_pairs=True),
     "decibels": ImageScore(lambda a, b: decibels(mse(a, b)), lambda v: v, 1, math.inf, by_pairs=True),
-    "layer_distance": ImageScore(_layer_distance, lambda v: v, -1, 0.0, by_pairs=True),
     "rdlv": ImageScore(_rdlv, _by_nearest, 1, None),
     "score": ImageScore(
         lambda guesses, truth: score(guesses, truth, PRIOR),
@@ -170,15 +162,14 @@ def plain(value: Any) -> Any:
 def test_the_table_has_every_public_score():
     found = set()
     for module in iter_modules([str(Path(fluoroscope.scores.__file__).parent)]):
-        if module.name != "lpips_weights":  # reads a file
-            inside = vars(import_module(f"fluoroscope.scores.{module.name}")).values()
-            found |= {
-                each.__name__
-                for each in inside
-                if inspect.isfunction(each)
-                and not each.__name__.startswith("_")
-                and each.__module__ == f"fluoroscope.scores.{module.name}"
-            }
+        inside = vars(import_module(f"fluoroscope.scores.{module.name}")).values()
+        found |= {
+            each.__name__
+            for each in inside
+            if inspect.isfunction(each)
+            and not each.__name__.startswith("_")
+            and each.__module__ == f"fluoroscope.scores.{module.name}"
+        }
     assert found == {*SCORES, *OTHERS}
 
 

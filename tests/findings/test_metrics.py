@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-import fluoroscope.audit
+from fluoroscope.audit import scored
 from fluoroscope.audit.scored import Measured, scores_of
 from fluoroscope.errors import Misconfigured
 from fluoroscope.findings import Finding, Findings, Score, read_findings
@@ -67,7 +67,7 @@ def test_a_cell_cannot_write_what_is_not_declared():
 
 def test_no_cell_makes_a_score_of_its_own():
     """Every score of an audit comes from `scores_of`, which takes the direction from the catalogue."""
-    for path in Path(fluoroscope.audit.__file__).parent.glob("*.py"):
+    for path in Path(scored.__file__).parent.glob("*.py"):
         calls = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
         made = [each for each in calls if isinstance(each.func, ast.Name) and each.func.id == "Score" and each.keywords]
         said = {word.arg for each in made for word in each.keywords}
