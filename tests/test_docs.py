@@ -51,9 +51,10 @@ def test_the_examples_of_extending_run(tmp_path, monkeypatch):
         exec(compile(block, f"docs/extending.md, block {number}", "exec"), vars(module))
 
 
-def test_the_examples_of_the_api_page_run():
+def test_the_examples_of_the_api_page_run(capsys):
     (block,) = re.findall(r"```python\n(.*?)```", (DOCS / "api.md").read_text(), re.DOTALL)
     exec(compile(block.replace('"idlg"', "QUICK"), "docs/api.md", "exec"), {"QUICK": quick_idlg()})
+    assert "1 images: SSIM" in capsys.readouterr().out
 
 
 def quick_idlg():
