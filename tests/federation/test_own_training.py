@@ -179,7 +179,7 @@ def test_settings_that_do_not_go_together_are_named(changes, words):
         ({"training": {"class_weights": [1.0, 2.0, 3.0]}}, "3 numbers for 2 classes"),
     ],
 )
-def test_what_does_not_fit_the_images_is_named_before_anything_is_written(changes, words, tmp_path):
+def test_what_does_not_fit_the_images_is_named_and_no_round_is_recorded(changes, words, tmp_path):
     with pytest.raises((Misconfigured, BadInput), match=words):
         federate(own_plan(**changes), tmp_path / "run")
     assert not (tmp_path / "run" / "rounds" / "0001").exists()

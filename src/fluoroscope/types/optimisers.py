@@ -26,11 +26,6 @@ class Sgd:
         if self.nesterov and not self.momentum:
             raise Misconfigured("nesterov needs a momentum above 0.")
 
-    @property
-    def sums_gradients(self) -> bool:
-        """Whether an update is -lr times the sum of its steps' gradients."""
-        return not (self.momentum or self.weight_decay)
-
 
 @dataclass(frozen=True)
 class Adam:
@@ -53,10 +48,6 @@ class Adam:
         if not self.eps > 0:
             raise Misconfigured(f"eps must be above 0, not {self.eps}.")
 
-    @property
-    def sums_gradients(self) -> bool:
-        return False
-
 
 @dataclass(frozen=True)
 class AdamW(Adam):
@@ -75,18 +66,14 @@ class OneGradient:
     """No optimiser: the client sends the gradient of one batch as it is (FedSGD, DLG, P4).
 
     Example:
-        >>> OneGradient().sums_gradients
-        True
+        >>> OneGradient().lr
+        1.0
     """
 
     @property
     def lr(self) -> float:
         """The update is minus the gradient."""
         return 1.0
-
-    @property
-    def sums_gradients(self) -> bool:
-        return True
 
 
 LocalOptimiser = Sgd | Adam | AdamW | OneGradient
