@@ -5,11 +5,12 @@ from dataclasses import fields
 import pytest
 import torch
 
+from fluoroscope.defences import NO_DEFENCE
 from fluoroscope.errors import Misconfigured, Unsupported
 from fluoroscope.models import Architecture
 from fluoroscope.threat_models import THREATS, observe
 from fluoroscope.threat_models.needs import missing, require
-from fluoroscope.types import Capability, LocalTraining, Observation, PrivateBatch, Sgd, UpdateRecord
+from fluoroscope.types import Capability, LabelledImages, LocalTraining, Observation, PrivateBatch, Sgd, UpdateRecord
 
 SERVER = THREATS.get("curious-server")
 
@@ -40,7 +41,15 @@ def test_what_is_not_granted_is_not_there(capability):
     known = SERVER.granted(Capability.LABELS).without(capability)
     prior = None if capability is Capability.PRIOR else torch.zeros(1, 28, 28)
     labels = None if capability is Capability.LABELS else torch.tensor([1])
-    seen = observe(record(), known, prior, labels)
+    public = LabelledImages(torch.zeros(2, 1, 28, 28), torch.tensor([0, 1]))
+    seen = observe(
+        record(),
+        known,
+        prior,
+        labels,
+        public_images=None if capability is Capability.PUBLIC_IMAGES else public,
+        defence=None if capability is Capability.DEFENCE else NO_DEFENCE,
+    )
     assert missing(seen, list(Capability)) == [capability]
 
 

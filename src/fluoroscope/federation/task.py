@@ -27,6 +27,7 @@ from fluoroscope.types import (
     ClientSplit,
     CrossEntropy,
     ImageSet,
+    LabelledImages,
     LocalOptimiser,
     LocalTraining,
     Loss,
@@ -81,6 +82,15 @@ class Task:
         """What an attacker knows of such images: the mean of the public ones; None where there are none."""
         public = list(self.partition.auxiliary)
         return self.images.batch.images[public].mean(0) if public else None
+
+    @property
+    def public_images(self) -> LabelledImages | None:
+        """The public images themselves, for attackers who rehearse; None where there are none."""
+        public = list(self.partition.auxiliary)
+        if not public:
+            return None
+        chosen = self.images.batch.subset(public)
+        return LabelledImages(chosen.images, chosen.labels, chosen.patients)
 
     @cached_property
     def buffer_names(self) -> frozenset[str]:

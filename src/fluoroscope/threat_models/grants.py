@@ -12,6 +12,8 @@ GRANTS: Mapping[Capability, tuple[str, ...]] = {
     Capability.UPDATE: ("update",),
     Capability.BUFFERS: ("buffers_after",),
     Capability.PRIOR: ("public_mean",),
+    Capability.PUBLIC_IMAGES: ("public_images",),
+    Capability.DEFENCE: ("defence",),
     Capability.LABELS: ("labels",),
 }
 """The fields of an observation that a capability fills; without it they are None. Where the first one is None, it is

@@ -24,6 +24,8 @@ THREATS.add(
                 Capability.UPDATE,
                 Capability.BUFFERS,
                 Capability.PRIOR,
+                Capability.PUBLIC_IMAGES,
+                Capability.DEFENCE,
             }
         ),
     ),

@@ -5,7 +5,7 @@ from fluoroscope.types.losses import BinaryCrossEntropy, CrossEntropy, CustomLos
 from fluoroscope.types.network import LiveNetwork, Network, blueprint
 from fluoroscope.types.optimisers import Adam, AdamW, LocalOptimiser, OneGradient, Sgd
 from fluoroscope.types.records import NO_CLAIM, PrivacyClaim, RoundView, State, UpdateRecord
-from fluoroscope.types.threat_model import Capability, Knowledge, Observation, Reconstruction
+from fluoroscope.types.threat_model import Capability, Knowledge, Observation, Reconstruction, StackedDefences
 from fluoroscope.types.training import LocalTraining, Normalisation
 
 __all__ = [
@@ -35,6 +35,7 @@ __all__ = [
     "RoundView",
     "Sgd",
     "Skipped",
+    "StackedDefences",
     "State",
     "UpdateRecord",
     "blueprint",

@@ -133,6 +133,8 @@ class LabelledImages:
     """(n, channels, height, width)."""
     labels: Tensor
     """(n,)."""
+    patients: tuple[str, ...] = ()
+    """Who is on each, so that what is learned from a patient is not tried on the same one; empty: each is another."""
 
     def __len__(self) -> int:
         return len(self.images)

@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Literal
+from typing import Any, Literal, Protocol
 
 from torch import Tensor
 
+from fluoroscope.types.images import LabelledImages
 from fluoroscope.types.network import Network
 from fluoroscope.types.records import State
 from fluoroscope.types.training import LocalTraining
@@ -26,6 +27,10 @@ class Capability(StrEnum):
     """The BatchNorm statistics as they were sent back."""
     PRIOR = "prior"
     """A public image of the same kind, such as the mean of a public set."""
+    PUBLIC_IMAGES = "public-images"
+    """Public images of the same kind, on which whole rounds can be rehearsed."""
+    DEFENCE = "defence"
+    """The client's defences with their settings, not their random draws (Kerckhoffs)."""
     LABELS = "labels"
     """The true labels. Nobody has them by position: a study grants them, and its report says so."""
 
@@ -44,6 +49,13 @@ class Knowledge:
         return Knowledge(self.position, self.capabilities - set(less))
 
 
+class StackedDefences(Protocol):
+    """What stands between a client and the server, as `defences.Chain` holds it."""
+
+    @property
+    def parts(self) -> tuple[Any, ...]: ...
+
+
 @dataclass(frozen=True, eq=False)
 class Observation:
     """The part of a record that the Knowledge grants. What it does not grant is None; the truth has no field."""
@@ -60,6 +72,9 @@ class Observation:
     buffers_after: State | None = None
     public_mean: Tensor | None = None
     """(channels, height, width): the mean of public images of the same kind, P1's prior."""
+    public_images: LabelledImages | None = None
+    defence: StackedDefences | None = None
+    """None where it is not known; no defence is a chain without parts."""
     labels: Tensor | None = None
     """(images,), in no particular order."""
 
