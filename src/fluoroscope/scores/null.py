@@ -13,8 +13,8 @@ from torch import Tensor
 
 from fluoroscope.errors import BadInput
 from fluoroscope.scores.intervals import Interval, bootstrap_mean, wilson
-from fluoroscope.scores.rdlv import rdlv
-from fluoroscope.scores.similarity import ssim_matrix
+from fluoroscope.scores.rdlv import LEAST_PRIOR_SIMILARITY
+from fluoroscope.scores.similarity import ssim, ssim_matrix
 
 PERMUTATIONS = 2000
 
@@ -70,22 +70,27 @@ def against_others(
         raise BadInput(f"{len(guesses)} victims' guesses need as many victims' images, not {len(originals)}.")
     if len(sets) < 2:
         raise BadInput("one victim alone cannot be told apart from anybody: give images of other patients too.")
+    images, counts = [len(each) for each in sets], [len(guess) for guess in guesses]
+    pool = torch.cat(sets)
+    # One matrix for all: its cost hardly grows with the number of images.
+    likeness = ssim_matrix(torch.cat([guess.to(pool) for guess in guesses]), pool)
+    prior_likeness = ssim(pool, public_mean.to(pool).expand_as(pool))
     # (victims, sets): the mean RDLV of a victim's guesses against each set of images.
-    table = torch.stack([torch.stack([_gain(guess, each, public_mean) for each in sets]) for guess in guesses])
+    gains = _gains(torch.split(likeness, images, 1), torch.split(prior_likeness, images))
+    table = torch.stack([each.nanmean(0).nan_to_num(0.0) for each in torch.split(gains, counts)])
     victims = range(len(guesses))
     own = table[victims, victims]
     null = (table.sum(1) - own) / (len(sets) - 1)
-    nearest = [_nearest(guess, sets) for guess in guesses]
-    images = [len(each) for each in sets]
+    nearest = [_nearest(each, images) for each in torch.split(likeness, counts)]
     right = sum(int((whose == v).sum()) for v, (whose, _) in zip(victims, nearest, strict=True))
-    count = sum(len(guess) for guess in guesses)
+    count = sum(counts)
     return AgainstOthers(
         own=bootstrap_mean(own, rng),
         null=bootstrap_mean(null, rng),
         leak=bootstrap_mean(own - null, rng),
         p_value=_p_value(table, rng),
         told_apart=wilson(right, count),
-        chance=sum(len(guess) * images[v] for v, guess in zip(victims, guesses, strict=True)) / (count * sum(images)),
+        chance=sum(counts[v] * images[v] for v in victims) / (count * sum(images)),
         found=tuple(
             torch.isin(torch.arange(images[v]), which[whose == v])
             for v, (whose, which) in zip(victims, nearest, strict=True)
@@ -93,21 +98,25 @@ def against_others(
     )
 
 
-def _gain(guess: Tensor, images: Tensor, public_mean: Tensor) -> Tensor:
-    """Mean RDLV; a guess that is no image any more gains what a SSIM of 0 would, and undefined ones do not count."""
-    found = rdlv(guess, images, public_mean)
-    broken = found.similarity.isnan()
-    return torch.where(broken, -1.0, found.values.double()).nanmean().nan_to_num(0.0)
+def _gains(likeness: Sequence[Tensor], prior_likeness: Sequence[Tensor]) -> Tensor:
+    """(guesses, sets): P1 eq. 6 against the image of each set that is nearest to the guess.
+
+    A guess that is no image any more gains what a SSIM of 0 would. NaN where the prior is too unlike that image.
+    """
+    found = []
+    for each, prior in zip(likeness, prior_likeness, strict=True):
+        best, which = each.double().nan_to_num(0.0).max(1)
+        at = prior.double()[which]
+        found.append(((best - at) / at).where(at >= LEAST_PRIOR_SIMILARITY, math.nan))
+    return torch.stack(found, 1)
 
 
-def _nearest(guess: Tensor, sets: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-    """Per guess: whose image is nearest of all, and which of theirs. -1 for one that is not an image any more."""
-    matrices = [ssim_matrix(guess, each).nan_to_num(-math.inf) for each in sets]
-    best = torch.stack([matrix.max(1).values for matrix in matrices], 1)
-    whose = best.argmax(1)
-    which = torch.stack([matrix.argmax(1) for matrix in matrices], 1)[torch.arange(len(guess)), whose]
-    lost = best.max(1).values == -math.inf
-    return whose.masked_fill(lost, -1), which
+def _nearest(likeness: Tensor, images: Sequence[int]) -> tuple[Tensor, Tensor]:
+    """Per guess: whose image is nearest of all, and which of theirs. -1 for one that is no image any more."""
+    best, place = likeness.nan_to_num(-math.inf).max(1)
+    ends = torch.tensor(images).cumsum(0)
+    whose = torch.searchsorted(ends, place, right=True)
+    return whose.masked_fill(best == -math.inf, -1), place - (ends - torch.tensor(images))[whose]
 
 
 def _p_value(table: Tensor, rng: torch.Generator) -> float:
