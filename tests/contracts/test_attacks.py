@@ -12,16 +12,20 @@ from fluoroscope.attacks import ATTACKS
 from fluoroscope.attacks.closed_form.span import Span
 from fluoroscope.attacks.common.engine import Budget
 from fluoroscope.attacks.gradient_inversion.attack import Inversion
+from fluoroscope.attacks.learned.map_inversion import MapInversion
 from fluoroscope.data import Request, load
+from fluoroscope.defences import NO_DEFENCE
 from fluoroscope.errors import Unsupported
 from fluoroscope.federation.client_round import client_round
 from fluoroscope.models import Architecture
 from fluoroscope.threat_models import THREATS, needs, observe
-from fluoroscope.threat_models.grants import GRANTS
-from fluoroscope.types import Capability, LocalTraining, PrivateBatch, Sgd, UpdateRecord
+from fluoroscope.threat_models.grants import GRANTS, capability_of
+from fluoroscope.types import Capability, LabelledImages, LocalTraining, Observation, PrivateBatch, Sgd, UpdateRecord
 
 WITHOUT_BATCHNORM = {"r-gap", "dlg", "idlg", "sapag", "ag-tg", "ag-unif", "eucl-tg", "eucl-unif"}
 """Attacks of papers that attack LeNet-5."""
+IMAGES_ALONE = {"span", "bn-only", "ridge", "map-inversion"}
+"""Attacks that say nothing of labels."""
 every_attack = pytest.mark.parametrize("name", list(ATTACKS))
 
 
@@ -53,11 +57,26 @@ def recorded(name: str, victim: PrivateBatch, batch_size: int = 1) -> UpdateReco
 
 def quick(name: str, iterations: int = 3):
     attack = ATTACKS.get(name)
-    return replace(attack, budget=Budget(iterations)) if isinstance(attack, Inversion | Span) else attack
+    shortened = isinstance(attack, Inversion | Span | MapInversion)
+    return replace(attack, budget=Budget(iterations)) if shortened else attack
 
 
 def prior() -> torch.Tensor:
     return load("phantom/chest", Request(size=32, images=8, seed=99)).batch.images.mean(0)
+
+
+def public() -> LabelledImages:
+    """The attacker's own, each of another patient."""
+    batch = load("phantom/chest", Request(size=32, images=24, seed=98)).batch
+    return LabelledImages(batch.images, batch.labels, batch.patients)
+
+
+def seen_by(record: UpdateRecord, without: Capability | None = None) -> Observation:
+    """All that a curious server may know of the record, but for one thing."""
+    given = {"public_mean": prior(), "public_images": public(), "defence": NO_DEFENCE}
+    kept = {name: value for name, value in given.items() if without is None or capability_of(name) is not without}
+    known = THREATS.get("curious-server")
+    return observe(record, known if without is None else known.without(without), **kept)
 
 
 def digest(record: UpdateRecord) -> str:
@@ -90,12 +109,12 @@ def test_what_an_attacker_sees_shares_no_memory_with_the_truth(name):
 def test_a_guess_is_an_image_with_its_objective_and_the_evidence_is_left_as_it_was(name, record):
     attack, before = quick(name), digest(record)
     told = []
-    seen = observe(record, THREATS.get("curious-server"), prior())
+    seen = seen_by(record)
     (guess,) = attack.run([seen], rng(), lambda iteration, iterations: told.append((iteration, iterations)))
     assert digest(record) == before
     assert guess.images.shape == (1, 1, 32, 32)
     assert guess.images.isfinite().all()
-    assert guess.labels is None if name in ("span", "bn-only") else guess.labels.shape == (1,)
+    assert guess.labels is None if name in IMAGES_ALONE else guess.labels.shape == (1,)
     assert guess.objective == min(guess.restarts)
     assert guess.objective <= guess.trace[0]
     assert told[-1][0] + 1 == told[-1][1]
@@ -112,8 +131,7 @@ def test_a_guess_is_an_image_with_its_objective_and_the_evidence_is_left_as_it_w
 def test_each_need_is_named_where_it_is_missing(name, record):
     attack = quick(name)
     for need in attack.needs:
-        known = THREATS.get("curious-server").without(need)
-        seen = observe(record, known, None if need is Capability.PRIOR else prior())
+        seen = seen_by(record, without=need)
         with pytest.raises(Unsupported, match=f"^{name} needs the capability '{need.value}'"):
             attack.run([seen], rng())
 
@@ -129,7 +147,7 @@ def unasked(monkeypatch):
 
 def superfluous(attack, record) -> list[Capability]:
     """The needs without which the attack's guess is the same."""
-    seen = observe(record, THREATS.get("curious-server"), prior())
+    seen = seen_by(record)
     (whole,) = attack.run([seen], rng())
     found = []
     for need in sorted(attack.needs):
@@ -167,7 +185,7 @@ def test_a_neighbour_changes_nothing(name, record):
     """The same guess alone and beside another observation, but for the rounding that one iteration brings."""
     attack = quick(name)
     attack = replace(attack, budget=Budget(1)) if isinstance(attack, Inversion) else attack
-    seen, other = (observe(r, THREATS.get("curious-server"), prior()) for r in (record, recorded(name, patient(4))))
+    seen, other = (seen_by(r) for r in (record, recorded(name, patient(4))))
     (alone,), (beside, neighbour) = attack.run([seen], rng()), attack.run([seen, other], rng())
     torch.testing.assert_close(alone.images, beside.images, atol=2e-3, rtol=2e-3)
     _, last = attack.run([other, seen], rng())

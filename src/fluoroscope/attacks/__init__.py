@@ -2,8 +2,10 @@
 
 from fluoroscope.attacks.closed_form import span as _span
 from fluoroscope.attacks.gradient_inversion import named as _named
+from fluoroscope.attacks.learned import map_inversion as _map_inversion
+from fluoroscope.attacks.learned import ridge as _ridge
 from fluoroscope.attacks.registry import ATTACKS, Attack
 
 __all__ = ["ATTACKS", "Attack"]
 
-del _named, _span
+del _map_inversion, _named, _ridge, _span

@@ -1,0 +1,99 @@
+"""Learned attackers read what leaks, adapt to the defence, and fall back to the mean where nothing does."""
+
+import pytest
+import torch
+
+from fluoroscope.attacks import ATTACKS
+from fluoroscope.attacks.common.checkpoint import Checkpoint
+from fluoroscope.attacks.learned import learning
+from fluoroscope.data import Request, load
+from fluoroscope.defences import chain
+from fluoroscope.defences.fed_bn import FedBn
+from fluoroscope.defences.percentile_gaussian import PercentileGaussian
+from fluoroscope.federation.client_round import client_round
+from fluoroscope.models import Architecture
+from fluoroscope.rng import generator
+from fluoroscope.scores.null import against_others
+from fluoroscope.threat_models import THREATS, observe
+from fluoroscope.types import AdamW, LabelledImages, LocalTraining, PrivateBatch, Sgd
+
+NETWORK = Architecture("small-cnn", 1, 2, 32)
+STATE = NETWORK.build(1).state_dict()
+ONE = LocalTraining(Sgd(0.05), 1, 1)
+
+
+@pytest.fixture(scope="module")
+def public() -> LabelledImages:
+    batch = load("phantom/chest", Request(size=32, images=120, seed=7)).batch
+    return LabelledImages(batch.images, batch.labels, batch.patients)
+
+
+def victims(images: int = 1) -> list[PrivateBatch]:
+    batch = load("phantom/chest", Request(size=32, images=40, seed=8)).batch
+    firsts = list({patient: i for i, patient in enumerate(batch.patients)}.values())
+    groups = [firsts[i * images : (i + 1) * images] for i in range(8)]
+    return [batch.subset(group) for group in groups if len(group) == images]
+
+
+def observed(public, patients, training=ONE, *defences):
+    defence = chain(*defences)
+    records = [
+        client_round(NETWORK, STATE, patient, training, generator(3, i), defence).record
+        for i, patient in enumerate(patients)
+    ]
+    known = THREATS.get("curious-server")
+    return [observe(r, known, public.images.mean(0), public_images=public, defence=defence) for r in records]
+
+
+def leak(name, public, training=ONE, *defences):
+    patients = victims(training.images)
+    guesses = ATTACKS.get(name).run(observed(public, patients, training, *defences), generator(0))
+    truth = [patient.images for patient in patients]
+    return against_others([guess.images for guess in guesses], truth, public.images.mean(0), generator(0))
+
+
+@pytest.mark.parametrize("name", ["ridge", "map-inversion"])
+def test_patients_are_told_apart_without_and_with_a_little_noise(name, public):
+    plain, noisy = leak(name, public), leak(name, public, ONE, PercentileGaussian(3.0))
+    for found in (plain, noisy):
+        assert found.leak.low > 0
+        assert found.p_value < 0.01
+    assert noisy.leak.mean < plain.leak.mean
+
+
+@pytest.mark.parametrize("name", ["ridge", "map-inversion"])
+def test_under_strong_noise_the_guess_is_the_mean(name, public):
+    found = leak(name, public, ONE, PercentileGaussian(1e5))
+    assert abs(found.leak.mean) < 0.02
+    assert abs(found.own.mean) < 0.05
+
+
+def test_without_statistics_the_ridge_reads_the_changes(public):
+    found = leak("ridge", public, ONE, FedBn())
+    assert found.leak.low > 0
+
+
+@pytest.mark.parametrize("name", ["ridge", "map-inversion"])
+def test_several_steps_of_another_optimiser_are_simulated_as_they_are(name, public):
+    found = leak(name, public, LocalTraining(AdamW(1e-3), 2, 1, epochs=2))
+    assert found.leak.mean > 0
+    assert found.p_value < 0.05
+
+
+def test_what_was_simulated_is_kept_and_a_damaged_file_is_made_again(public, tmp_path, monkeypatch):
+    few = LabelledImages(public.images[:30], public.labels[:30], public.patients[:30])
+    seen = observed(few, victims()[:2])
+    calls = []
+    simulate = learning.simulate
+    monkeypatch.setattr(learning, "simulate", lambda *a: calls.append(1) or simulate(*a))
+    attack, kept = ATTACKS.get("ridge"), Checkpoint(tmp_path)
+    first = attack.run(seen, generator(0), checkpoint=kept)
+    again = attack.run(seen[:1], generator(0), checkpoint=kept)
+    assert len(calls) == 1
+    torch.testing.assert_close(again[0].images, first[0].images)
+    (file,) = tmp_path.iterdir()
+    file.write_bytes(file.read_bytes()[:100])
+    attack.run(seen, generator(0), checkpoint=kept)
+    assert len(calls) == 2
+    attack.run(seen, generator(1), checkpoint=kept)
+    assert len(calls) == 3, "another seed is another simulation"
