@@ -14,9 +14,13 @@ from torch import Tensor
 from fluoroscope.errors import BadInput
 from fluoroscope.scores.intervals import Interval, bootstrap_mean, wilson
 from fluoroscope.scores.rdlv import LEAST_PRIOR_SIMILARITY
-from fluoroscope.scores.similarity import ssim, ssim_matrix
+from fluoroscope.scores.similarity import ssim_matrix
 
 PERMUTATIONS = 2000
+LINE_UP = 4
+"""Patients in a line-up. Of all n patients a guess that shows nothing picks the right one once in n, and n guesses can
+never show that it does so at most twice in n. In line-ups of four a few victims can."""
+_NUMBERS_AT_ONCE = 2**22
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,13 +32,18 @@ class AgainstOthers:
     null: Interval
     """RDLV of the same guesses against everybody else's."""
     leak: Interval
-    """own - null, victim by victim."""
+    """own - null, victim by victim; of a single victim guess by guess."""
     p_value: float
-    """How often a random assignment of guesses to victims scores as high as the true one."""
+    """How often a random assignment of guesses to victims scores as high as the true one; of a single victim, a random
+    choice of as many images from everybody's."""
     told_apart: Interval
     """Share of the guesses whose nearest original of all (SSIM) is their own victim's."""
     chance: float
     """The same for guesses that show nothing."""
+    line_up: Interval
+    """Share of the line-ups, the own victim and LINE_UP - 1 others, of which the own one's images are nearest."""
+    line_up_chance: float
+    """The same for guesses that show nothing, where the sets have one size."""
     found: tuple[Tensor, ...]
     """Per victim (images,), bool: the originals that some guess about this victim is nearest to, of everybody's."""
 
@@ -45,6 +54,7 @@ def against_others(
     public_mean: Tensor,
     rng: torch.Generator,
     others: Sequence[Tensor] = (),
+    gave_up: Sequence[bool] = (),
 ) -> AgainstOthers:
     """Score guesses against the victims that they are about, and against all the others.
 
@@ -54,6 +64,7 @@ def against_others(
         public_mean: the attacker's prior, which RDLV is relative to.
         rng: of the bootstrap and the permutations.
         others: images of further patients, a set each, about whom nothing was guessed: a single victim needs them.
+        gave_up: per victim, whether the attack had nothing to say: the guess is then the prior, and tells nobody apart.
 
     Raises:
         BadInput: there is nobody to compare with, or counts differ.
@@ -66,64 +77,141 @@ def against_others(
         (1.0, 0.167)
     """
     sets = [*originals, *others]
-    if len(guesses) != len(originals) or not guesses:
+    silent = gave_up or [False] * len(guesses)
+    if not len(guesses) == len(originals) == len(silent) or not guesses:
         raise BadInput(f"{len(guesses)} victims' guesses need as many victims' images, not {len(originals)}.")
     if len(sets) < 2:
         raise BadInput("one victim alone cannot be told apart from anybody: give images of other patients too.")
-    images, counts = [len(each) for each in sets], [len(guess) for guess in guesses]
-    pool = torch.cat(sets)
-    # One matrix for all: its cost hardly grows with the number of images.
-    likeness = ssim_matrix(torch.cat([guess.to(pool) for guess in guesses]), pool)
-    prior_likeness = ssim(pool, public_mean.to(pool).expand_as(pool))
-    # (victims, sets): the mean RDLV of a victim's guesses against each set of images.
-    gains = _gains(torch.split(likeness, images, 1), torch.split(prior_likeness, images))
-    table = torch.stack([each.nanmean(0).nan_to_num(0.0) for each in torch.split(gains, counts)])
-    victims = range(len(guesses))
-    own = table[victims, victims]
-    null = (table.sum(1) - own) / (len(sets) - 1)
-    nearest = [_nearest(each, images) for each in torch.split(likeness, counts)]
-    right = sum(int((whose == v).sum()) for v, (whose, _) in zip(victims, nearest, strict=True))
-    count = sum(counts)
+    compared = _compared(
+        [public_mean.expand_as(g) if quiet else g for g, quiet in zip(guesses, silent, strict=True)],
+        sets,
+        public_mean,
+        silent,
+    )
+    # Of several victims each is one case, whatever the number of its images; a single one has its guesses alone.
+    alone = len(compared) == 1
+    own, null, picked = (
+        torch.cat(parts) if alone else torch.stack([part.nanmean().nan_to_num(0.0) for part in parts])
+        for parts in zip(*((each.own, each.null, each.line_up) for each in compared), strict=True)
+    )
+    defined = ~(own - null).isnan()
+    images = [len(each) for each in sets]
+    guessed = [len(guess) for guess in guesses]
     return AgainstOthers(
-        own=bootstrap_mean(own, rng),
-        null=bootstrap_mean(null, rng),
-        leak=bootstrap_mean(own - null, rng),
-        p_value=_p_value(table, rng),
-        told_apart=wilson(right, count),
-        chance=sum(counts[v] * images[v] for v in victims) / (count * sum(images)),
+        own=bootstrap_mean(own[defined], rng),
+        null=bootstrap_mean(null[defined], rng),
+        leak=bootstrap_mean((own - null)[defined], rng),
+        p_value=_p_of_images(compared[0], rng) if alone else _p_of_victims(compared, rng),
+        told_apart=wilson(sum(int((each.whose == v).sum()) for v, each in enumerate(compared)), sum(guessed)),
+        chance=sum(n * images[v] for v, n in enumerate(guessed)) / (sum(guessed) * sum(images)),
+        line_up=bootstrap_mean(picked, rng),
+        line_up_chance=1 / min(LINE_UP, len(sets)),
         found=tuple(
-            torch.isin(torch.arange(images[v]), which[whose == v])
-            for v, (whose, which) in zip(victims, nearest, strict=True)
+            torch.isin(torch.arange(images[v]), each.which[each.whose == v]) for v, each in enumerate(compared)
         ),
     )
 
 
-def _gains(likeness: Sequence[Tensor], prior_likeness: Sequence[Tensor]) -> Tensor:
-    """(guesses, sets): P1 eq. 6 against the image of each set that is nearest to the guess.
+@dataclass(frozen=True, eq=False)
+class _Compared:
+    """One victim's guesses (g,) beside everybody's images (all,)."""
 
-    A guess that is no image any more gains what a SSIM of 0 would. NaN where the prior is too unlike that image.
-    """
-    found = []
-    for each, prior in zip(likeness, prior_likeness, strict=True):
-        best, which = each.double().nan_to_num(0.0).max(1)
-        at = prior.double()[which]
-        found.append(((best - at) / at).where(at >= LEAST_PRIOR_SIMILARITY, math.nan))
-    return torch.stack(found, 1)
+    victim: int
+    belongs: Tensor
+    """(all,): the set that each image is of."""
+    similarity: Tensor
+    """(g, all): SSIM; minus infinity for a guess that is no image any more."""
+    prior_similarity: Tensor
+    """(all,)."""
+    gains: Tensor
+    """(g, sets): RDLV; -1 for a guess that is no image, as a SSIM of 0 would give; NaN where it is undefined."""
+    silent: bool
+
+    @property
+    def own(self) -> Tensor:
+        """(g,)"""
+        return self.gains[:, self.victim]
+
+    @property
+    def null(self) -> Tensor:
+        """(g,): the mean over the others."""
+        return torch.cat([self.gains[:, : self.victim], self.gains[:, self.victim + 1 :]], 1).nanmean(1)
+
+    @property
+    def whose(self) -> Tensor:
+        """(g,): whose image is nearest of all; -1 for a guess that shows nothing."""
+        lost = self.similarity.max(1).values == -math.inf
+        return self.belongs[self.similarity.argmax(1)].masked_fill(lost | self.silent, -1)
+
+    @property
+    def which(self) -> Tensor:
+        """(g,): the place of that image among its patient's."""
+        nearest = self.similarity.argmax(1)
+        first = torch.stack([(self.belongs == each).int().argmax() for each in self.belongs[nearest]])
+        return nearest - first
+
+    @property
+    def line_up(self) -> Tensor:
+        """(g,): how many of all line-ups are won, ties shared; as chance has it for a guess that shows nothing."""
+        sets = self.gains.shape[1]
+        best = torch.stack([self.similarity[:, self.belongs == each].max(1).values for each in range(sets)], 1)
+        mine = best[:, self.victim, None]
+        nearer, level = (best > mine).sum(1), (best == mine).sum(1) - 1
+        won = [_won(sets - 1, int(b), int(e)) for b, e in zip(nearer, level, strict=True)]
+        lost = (mine[:, 0] == -math.inf) | self.silent
+        return torch.tensor(won, dtype=torch.float64).masked_fill(lost, 1 / min(LINE_UP, sets))
 
 
-def _nearest(likeness: Tensor, images: Sequence[int]) -> tuple[Tensor, Tensor]:
-    """Per guess: whose image is nearest of all, and which of theirs. -1 for one that is no image any more."""
-    best, place = likeness.nan_to_num(-math.inf).max(1)
-    ends = torch.tensor(images).cumsum(0)
-    whose = torch.searchsorted(ends, place, right=True)
-    return whose.masked_fill(best == -math.inf, -1), place - (ends - torch.tensor(images))[whose]
+def _compared(
+    guesses: Sequence[Tensor], sets: Sequence[Tensor], public_mean: Tensor, silent: Sequence[bool]
+) -> list[_Compared]:
+    belongs = torch.repeat_interleave(torch.arange(len(sets)), torch.tensor([len(each) for each in sets]))
+    # The prior in the same pass as the guesses, so that its own gain is 0 and not the difference of two methods.
+    pictures = torch.cat([*guesses, public_mean[None].to(guesses[0])])
+    *found, prior = torch.split(ssim_matrix(pictures, torch.cat(list(sets))).double(), [*map(len, guesses), 1])
+    made = []
+    for victim, (values, quiet) in enumerate(zip(found, silent, strict=True)):
+        similarity = values.nan_to_num(-math.inf)
+        gains = _gains(similarity, prior[0], belongs == torch.arange(len(sets))[:, None]).T
+        made.append(_Compared(victim, belongs, similarity, prior[0], gains, quiet))
+    return made
 
 
-def _p_value(table: Tensor, rng: torch.Generator) -> float:
+def _gains(similarity: Tensor, prior: Tensor, among: Tensor) -> Tensor:
+    """RDLV (P1 eq. 6) of each guess (g,), where the images `among` (..., all) are the client's: (..., g)."""
+    near, nearest = similarity.where(among[..., None, :], -math.inf).max(-1)
+    before = prior[nearest]
+    ratio = ((near - before) / before).where(before >= LEAST_PRIOR_SIMILARITY, math.nan)
+    return ratio.where(near > -math.inf, -1.0)
+
+
+def _won(others: int, nearer: int, level: int) -> float:
+    """The share of line-ups without anybody nearer; who is level shares the win. In closed form over all of them."""
+    places = min(LINE_UP - 1, others)
+    farther = others - nearer - level
+    ways = sum(math.comb(level, j) * math.comb(farther, places - j) / (j + 1) for j in range(places + 1))
+    return ways / math.comb(others, places)
+
+
+def _p_of_victims(compared: Sequence[_Compared], rng: torch.Generator) -> float:
     """One-sided, by random assignments of each victim's guesses to another set of images, no set twice."""
+    table = torch.stack([each.gains.nanmean(0).nan_to_num(0.0) for each in compared])
     victims, sets = table.shape
-    seen = float(table[range(victims), range(victims)].sum())
     drawn = torch.rand((PERMUTATIONS, sets), generator=rng).argsort(1)[:, :victims]
-    random = table[torch.arange(victims), drawn].sum(1)
-    reached = int((random >= seen - 1e-12).sum())
-    return (1 + reached) / (1 + PERMUTATIONS)
+    return _reached(table[torch.arange(victims), drawn].sum(1), table[range(victims), range(victims)].sum())
+
+
+def _p_of_images(one: _Compared, rng: torch.Generator) -> float:
+    """One-sided, by random choices of as many images as the victim has, from its own and the others' together.
+
+    Whole sets in its place would be too few: a test set may hold two of the size of a large client.
+    """
+    everybody, count = len(one.belongs), int((one.belongs == one.victim).sum())
+    drawn = torch.rand((PERMUTATIONS, everybody), generator=rng).argsort(1).argsort(1) < count
+    some = torch.split(drawn, max(1, _NUMBERS_AT_ONCE // one.similarity.numel()))
+    random = torch.cat([_gains(one.similarity, one.prior_similarity, each).nanmean(1) for each in some])
+    return _reached(random.nan_to_num(0.0), one.own.nanmean().nan_to_num(0.0))
+
+
+def _reached(random: Tensor, seen: Tensor) -> float:
+    return (1 + int((random >= seen - 1e-12).sum())) / (1 + PERMUTATIONS)
