@@ -18,10 +18,11 @@ from fluoroscope.scenarios.stand_ins import held_out_indices, stand_in_round
 from fluoroscope.scores.legibility import Writing
 from fluoroscope.types import PrivateBatch, UpdateRecord
 
-Scale = Literal["small", "small-clients", "small-128", "small-224", "paper"]
+Scale = Literal["small", "small-clients", "small-public", "small-128", "small-224", "paper"]
 STAGES = {
     "small": (1, 3, 6),
     "small-clients": (1, 4),
+    "small-public": (1, 4),
     "small-128": (1, 3),
     "small-224": (1, 3),
     "paper": (1, 10, 50, 90),
@@ -45,6 +46,14 @@ SCALES: dict[Scale, dict[str, Any]] = {
         "model": {"name": "resnet18"},
         "data": {"size": 64, "images": 1000},
         "partition": {"name": "p1", "clients": [1, 3, 4, 9], "validation": 8, "test": 160, "auxiliary": 120},
+        "training": {"lr": 0.02},
+        "strategy": {"pretrain_epochs": 3},
+    },
+    "small-public": {
+        "rounds": 4,
+        "model": {"name": "resnet18"},
+        "data": {"size": 64, "images": 1000},
+        "partition": {"name": "p1", "clients": [1, 3, 9], "validation": 8, "test": 160, "auxiliary": 500},
         "training": {"lr": 0.02},
         "strategy": {"pretrain_epochs": 3},
     },
@@ -73,7 +82,8 @@ SCALES: dict[Scale, dict[str, Any]] = {
         "strategy": {"pretrain_epochs": 10},
     },
 }
-"""P1 table II; small takes its clients of 8, 32 and 1 images, small-clients those of 8, 128, 512 and 1."""
+"""P1 table II; small takes its clients of 8, 32 and 1 images, small-clients those of 8, 128, 512 and 1;
+small-public leaves the attacker 500 public images to learn from."""
 
 
 Named = tuple[str, tuple[tuple[str, Any], ...]]
