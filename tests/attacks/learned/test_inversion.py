@@ -1,11 +1,15 @@
 """Learned attackers read what leaks, adapt to the defence, and fall back to the mean where nothing does."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 from fluoroscope.attacks import ATTACKS
 from fluoroscope.attacks.common.checkpoint import Checkpoint
+from fluoroscope.attacks.common.engine import Budget
 from fluoroscope.attacks.learned import learning
+from fluoroscope.attacks.learned.start import FromRidge
 from fluoroscope.data import Request, load
 from fluoroscope.defences import chain
 from fluoroscope.defences.fed_bn import FedBn
@@ -14,6 +18,7 @@ from fluoroscope.federation.client_round import client_round
 from fluoroscope.models import Architecture
 from fluoroscope.rng import generator
 from fluoroscope.scores.null import against_others
+from fluoroscope.scores.similarity import ssim
 from fluoroscope.threat_models import THREATS, observe
 from fluoroscope.types import AdamW, LabelledImages, LocalTraining, PrivateBatch, Sgd
 
@@ -87,13 +92,38 @@ def test_what_was_simulated_is_kept_and_a_damaged_file_is_made_again(public, tmp
     simulate = learning.simulate
     monkeypatch.setattr(learning, "simulate", lambda *a: calls.append(1) or simulate(*a))
     attack, kept = ATTACKS.get("ridge"), Checkpoint(tmp_path)
+    monkeypatch.setattr(learning, "_LAST", {})
     first = attack.run(seen, generator(0), checkpoint=kept)
+    learning._LAST.clear()
     again = attack.run(seen[:1], generator(0), checkpoint=kept)
     assert len(calls) == 1
     torch.testing.assert_close(again[0].images, first[0].images)
     (file,) = tmp_path.iterdir()
     file.write_bytes(file.read_bytes()[:100])
+    learning._LAST.clear()
     attack.run(seen, generator(0), checkpoint=kept)
     assert len(calls) == 2
+    attack.run(seen, generator(0))
+    assert len(calls) == 2, "the same process has it at hand"
     attack.run(seen, generator(1), checkpoint=kept)
     assert len(calls) == 3, "another seed is another simulation"
+
+
+def test_the_decoder_sharpens_what_is_linear(public):
+    """Nearer to the patients than the ridge regression that it starts from, on images that neither has seen."""
+    patients, few = victims(), LabelledImages(public.images[:80], public.labels[:80], public.patients[:80])
+    seen = observed(few, patients)
+    truth = torch.cat([patient.images for patient in patients])
+    linear, sharp = (
+        torch.cat([guess.images for guess in ATTACKS.get(n).run(seen, generator(0))]) for n in ("ridge", "decoder")
+    )
+    assert float(ssim(sharp, truth).mean()) > float(ssim(linear, truth).mean())
+
+
+def test_a_descent_may_start_from_the_ridge(public):
+    seen = observed(public, victims()[:1])[0]
+    start = FromRidge()(seen, (1, 1, 32, 32), generator(0))
+    (ridge,) = ATTACKS.get("ridge").run([seen], generator(0, "start from ridge"))
+    torch.testing.assert_close(start, ridge.images)
+    (guess,) = replace(ATTACKS.get("epochwise-from-ridge"), budget=Budget(2)).run([seen], generator(0))
+    assert guess.images.shape == (1, 1, 32, 32)

@@ -18,7 +18,20 @@ Shape = tuple[int, ...]
 class Initialisation(Protocol):
     """The first guess."""
 
+    @property
+    def needs(self) -> frozenset[Capability]:
+        """What an attacker has to know for it."""
+        ...
+
     def __call__(self, observation: Observation, shape: Shape, rng: torch.Generator) -> Tensor: ...
+
+
+class _NeedsNothing:
+    """A start from chance."""
+
+    @property
+    def needs(self) -> frozenset[Capability]:
+        return frozenset()
 
 
 INITIALISATIONS: Registry[type[Initialisation]] = Registry("initialisations")
@@ -26,7 +39,7 @@ INITIALISATIONS: Registry[type[Initialisation]] = Registry("initialisations")
 
 @INITIALISATIONS.register("normal")
 @dataclass(frozen=True)
-class Normal:
+class Normal(_NeedsNothing):
     """N(0, 1) for every pixel, or about another mean."""
 
     mean: float = 0.0
@@ -38,7 +51,7 @@ class Normal:
 
 @INITIALISATIONS.register("unit")
 @dataclass(frozen=True)
-class Unit:
+class Unit(_NeedsNothing):
     """U(0, 1) for every value, as it is drawn (P1's labels)."""
 
     def __call__(self, observation: Observation, shape: Shape, rng: torch.Generator) -> Tensor:
@@ -47,7 +60,7 @@ class Unit:
 
 @INITIALISATIONS.register("uniform")
 @dataclass(frozen=True)
-class Uniform:
+class Uniform(_NeedsNothing):
     """U(0, 1) for every pixel, scaled to [0, 1] by each image's own extremes (P4's Unif)."""
 
     def __call__(self, observation: Observation, shape: Shape, rng: torch.Generator) -> Tensor:
@@ -56,7 +69,7 @@ class Uniform:
 
 @INITIALISATIONS.register("transformed-gaussian")
 @dataclass(frozen=True)
-class TransformedGaussian:
+class TransformedGaussian(_NeedsNothing):
     """P4 eq. 2 (TG): N(0, 1) scaled to [0, 1] by each image's own extremes."""
 
     def __call__(self, observation: Observation, shape: Shape, rng: torch.Generator) -> Tensor:
@@ -71,6 +84,10 @@ class PriorImage:
     noise: float = 0.1
     """Standard deviation, used for more than one image; one image starts at the prior itself."""
 
+    @property
+    def needs(self) -> frozenset[Capability]:
+        return frozenset({Capability.PRIOR})
+
     def __call__(self, observation: Observation, shape: Shape, rng: torch.Generator) -> Tensor:
         require("a start from the prior", observation, {Capability.PRIOR})
         prior = observation.public_mean
@@ -83,7 +100,7 @@ class PriorImage:
 
 @INITIALISATIONS.register("given")
 @dataclass(frozen=True, eq=False)
-class Given:
+class Given(_NeedsNothing):
     """Images that the caller brings, such as an earlier attack's."""
 
     images: Tensor

@@ -77,8 +77,7 @@ class Inversion:
 
     @property
     def needs(self) -> frozenset[Capability]:
-        from_prior = {Capability.PRIOR} if isinstance(self.start, PriorImage) else set()
-        return self.objective.needs | self.labels.needs | from_prior
+        return self.objective.needs | self.labels.needs | self.start.needs
 
     def run(
         self,

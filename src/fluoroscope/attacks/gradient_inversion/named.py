@@ -47,17 +47,13 @@ def _p4(distance: Distance, start: Initialisation) -> Inversion:
 _add("bn-only", Inversion(Objective(batchnorm_weight=0.01, regularisers=(TotalVariation(4.0),))))
 
 # P1, both terms.
-_add(
-    "epochwise",
-    Inversion(
-        Objective(
-            RelativeLayerL2(), 0.01, batchnorm_weight=0.01, regularisers=(TotalVariation(4.0), SquaredNorm(1e-4))
-        ),
-        bare=Objective(RelativeLayerL2(), 1.0, regularisers=(TotalVariation(0.4), SquaredNorm(1e-4))),
-        budget=Budget(220),
-        stages=StatisticsFirst(iterations=30, lr=0.003),
-    ),
+EPOCHWISE = Inversion(
+    Objective(RelativeLayerL2(), 0.01, batchnorm_weight=0.01, regularisers=(TotalVariation(4.0), SquaredNorm(1e-4))),
+    bare=Objective(RelativeLayerL2(), 1.0, regularisers=(TotalVariation(0.4), SquaredNorm(1e-4))),
+    budget=Budget(220),
+    stages=StatisticsFirst(iterations=30, lr=0.003),
 )
+_add("epochwise", EPOCHWISE)
 # What P1's public code does instead; see p1.py.
 _add(
     "p1-reference",

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from fluoroscope.attacks.common.checkpoint import Checkpoint
 from fluoroscope.attacks.learned.evidence import CHANGES, STATISTICS
-from fluoroscope.attacks.learned.learning import NEEDS, OnIteration, lessons
+from fluoroscope.attacks.learned.learning import NEEDS, Lesson, OnIteration, lessons
 from fluoroscope.attacks.learned.ridge_regression import Deviations, Directions, Ridge
 from fluoroscope.attacks.registry import ATTACKS
 from fluoroscope.types import Capability, Observation, Reconstruction
@@ -40,19 +40,42 @@ class RidgeInversion:
         """A guess for each observation; those of one kind of client are learned for together."""
         found: dict[int, Reconstruction] = {}
         for lesson in lessons("ridge", observations, rng, on_iteration, checkpoint):
-            targets = self._targets(lesson.rounds.images)
-            evidence = lesson.rounds.evidence
-            scalings = {kind: SCALINGS[kind].of(values) for kind, values in evidence.items()}
-            learned = Ridge.fit(evidence, scalings, targets.flatten(1), lesson.rounds.folds)
-            guesses = learned.predict(lesson.seen()).float().clamp(0, 1)
-            error = min(1.0, learned.error)
-            for place, guess in zip(lesson.places, guesses, strict=True):
-                images = guess.view(targets.shape[1:])
-                found[place] = Reconstruction(images, None, error, restarts=(error,), trace=(1.0, error))
+            learned = Linear.of(lesson, self.most)
+            found |= zip(lesson.places, guesses(learned.images(lesson), learned.ridge.error), strict=True)
         return [found[place] for place in range(len(observations))]
 
-    def _targets(self, images: Tensor) -> Tensor:
-        return images if images.shape[1] <= self.most else images.mean(1, keepdim=True)
+
+@dataclass(frozen=True, eq=False)
+class Linear:
+    """A ridge regression to images, and the images that it was learned from."""
+
+    ridge: Ridge
+    targets: Tensor
+    """(clients, images, channels, height, width)."""
+    folds: Tensor
+
+    @classmethod
+    def of(cls, lesson: Lesson, most: int) -> "Linear":
+        """Learned from the simulated rounds; of clients of more images than `most`, their mean alone."""
+        images, evidence = lesson.rounds.images, lesson.rounds.evidence
+        targets = images if images.shape[1] <= most else images.mean(1, keepdim=True)
+        scalings = {kind: SCALINGS[kind].of(values) for kind, values in evidence.items()}
+        ridge = Ridge.fit(evidence, scalings, targets.flatten(1), lesson.rounds.folds)
+        return cls(ridge, targets, lesson.rounds.folds)
+
+    def images(self, lesson: Lesson) -> Tensor:
+        """(observations, images, channels, height, width)."""
+        return self.ridge.predict(lesson.seen()).float().view(-1, *self.targets.shape[1:])
+
+    def held_out(self) -> Tensor:
+        """The simulated clients' images as they would be guessed by one who had not learned from them."""
+        return self.ridge.held_out(self.targets.flatten(1), self.folds).float().view_as(self.targets)
+
+
+def guesses(images: Tensor, error: float) -> list[Reconstruction]:
+    """One per observation. Their objective is the error on held-out patients, as a share of the public mean's."""
+    error = min(1.0, error)
+    return [Reconstruction(each.clamp(0, 1), None, error, restarts=(error,), trace=(1.0, error)) for each in images]
 
 
 ATTACKS.add("ridge", RidgeInversion())

@@ -114,6 +114,19 @@ class Ridge:
         weights = torch.linalg.solve(kernel + ridge, targets - mean)
         return cls(kinds, scalings, inputs, weights, mean, strength, error / _error_of_the_mean(products, folds))
 
+    def held_out(self, targets: Tensor, folds: Tensor) -> Tensor:
+        """(n, outputs): what would have been predicted for each, had its fold not been learned from."""
+        targets, kernel = targets.double(), self.evidence @ self.evidence.T
+        ridge = self.strength * float(kernel.diagonal().mean())
+        found = torch.empty_like(targets)
+        for fold in torch.unique(folds):
+            out = folds == fold
+            learned = kernel[~out][:, ~out]
+            mean = targets[~out].mean(0)
+            weights = torch.linalg.solve(learned + ridge * torch.eye(len(learned)).to(learned), targets[~out] - mean)
+            found[out] = kernel[out][:, ~out] @ weights + mean
+        return found
+
     def predict(self, evidence: Mapping[str, Tensor]) -> Tensor:
         """(m, outputs) for (m, values) per kind of evidence."""
         scaled = torch.cat([self.scalings[kind](evidence[kind]) for kind in self.kinds], 1)

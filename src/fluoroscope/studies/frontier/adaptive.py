@@ -106,7 +106,7 @@ DEFENCES: tuple[tuple[Named, ...], ...] = (
     (("pruning", (("sparsity", 0.87),)),),
     (("fed-bn", ()),),
 )
-ATTACKERS = ("ridge", "map-inversion", "span")
+ATTACKERS = ("ridge", "decoder", "map-inversion", "span")
 
 
 def _drawn(title: str, rows: Rows) -> Figure:
