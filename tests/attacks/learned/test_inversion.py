@@ -109,10 +109,11 @@ def test_what_was_simulated_is_kept_and_a_damaged_file_is_made_again(public, tmp
     assert len(calls) == 3, "another seed is another simulation"
 
 
+@pytest.mark.slow
 def test_the_decoder_sharpens_what_is_linear(public):
     """Nearer to the patients than the ridge regression that it starts from, on images that neither has seen."""
-    patients, few = victims(), LabelledImages(public.images[:80], public.labels[:80], public.patients[:80])
-    seen = observed(few, patients)
+    patients = victims()
+    seen = observed(public, patients)
     truth = torch.cat([patient.images for patient in patients])
     linear, sharp = (
         torch.cat([guess.images for guess in ATTACKS.get(n).run(seen, generator(0))]) for n in ("ridge", "decoder")
