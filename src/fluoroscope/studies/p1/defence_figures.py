@@ -93,8 +93,11 @@ def projected(title: str, rows: Rows) -> Figure:
 
 
 def _lines(rows: Rows, x: str) -> dict[str, list[Point]]:
-    names = dict.fromkeys(_client(row) for row in rows)
-    return {name: [Point(float(row[x]), *_rdlv(row)) for row in rows if _client(row) == name] for name in names}
+    lines: dict[str, list[Point]] = {}
+    for row in rows:
+        attack = "" if row["attack"] == rows[0]["attack"] else f", {row['attack']}"
+        lines.setdefault(f"{_client(row)}{attack}", []).append(Point(float(row[x]), *_rdlv(row)))
+    return lines
 
 
 def _first(rows: Rows, x: str) -> list[Row]:

@@ -6,6 +6,8 @@ from fluoroscope.studies.p1.federation import STAGES, Named, Scale
 from fluoroscope.studies.study import Size, Study, enter
 
 SCALE: dict[Size, Scale] = {"small": "small-clients", "paper": "paper"}
+LEARNED = "map-inversion"
+"""Of the attackers that learn, the one for networks with BatchNorm."""
 SIZES: tuple[Size, ...] = ("small", "paper")
 
 
@@ -25,7 +27,8 @@ def _noise(sigma0: float) -> tuple[Named, ...]:
 
 def _by_noise(size: Size, data: str) -> list[Defended]:
     levels = (0.0, 1.0, 10.0, 50.0) if size == "small" else (0.0, 1.0, 5.0, 10.0, 20.0, 30.0, 40.0, 50.0)
-    return [_one(size, client, defence=_noise(s), data=data) for s in levels for client in _clients(size)]
+    clients = [_one(size, client, defence=_noise(s), data=data) for s in levels for client in _clients(size)]
+    return clients + [_one(size, HIGH_RISK, defence=_noise(s), data=data, attack_name=LEARNED) for s in levels]
 
 
 def _by_round(size: Size) -> list[Defended]:
@@ -43,7 +46,7 @@ def _private(size: Size) -> list[Defended]:
     defences: list[tuple[Named, ...]] = [(), *private]
     return [
         _one(size, HIGH_RISK, defence=defence, model="resnet18-gn", attack_name=attack)
-        for attack in ("span", "epochwise")
+        for attack in ("span", "epochwise", "ridge")
         for defence in defences
     ]
 

@@ -14,11 +14,12 @@ from fluoroscope.errors import Unsupported
 from fluoroscope.federation.privacy import claimed
 from fluoroscope.rng import generator
 from fluoroscope.scenarios.identifiability import embedded, identified, identified_by_chance
+from fluoroscope.scores.null import against_others
 from fluoroscope.scores.rdlv import mean_rdlv, rdlv
 from fluoroscope.studies.p1.federation import SCALES, Federation, Named, Scale, Trained
 from fluoroscope.studies.timed_attack import timed_attack
 from fluoroscope.threat_models import THREATS, observe
-from fluoroscope.types import PrivateBatch
+from fluoroscope.types import Capability, PrivateBatch
 
 HIGH_RISK = 9
 NEAREST = (1, 2, 5, 10, 20)
@@ -79,6 +80,11 @@ class Defended:
         budget = replace(attack.budget, iterations=max(1, attack.budget.iterations // 3))
         return replace(attack, budget=budget, stages=stages)
 
+    @property
+    def learns(self) -> bool:
+        """Whether the attack simulates rounds on public images."""
+        return Capability.PUBLIC_IMAGES in self.attack.needs
+
     def run(self, context: CellContext) -> Result:
         trained = Federation(self.scale, self.data, defence=self.defence, model=self.model).trained(
             context.seed, context.folder
@@ -86,15 +92,27 @@ class Defended:
         if not all(value.isfinite().all() for value in trained.states[self.round].values()):
             raise Unsupported(f"under this defence the model of round {self.round} holds numbers that are not finite.")
         clients = self._clients(trained)
-        seen, records = [], []
+        seen, records, task = [], [], trained.task
+        known, public, defence = THREATS.get("curious-server"), task.public_images, task.defence
         for number, victims in enumerate(clients):
             rng = generator(context.seed, "p1", "client", self.client, number)
             records.append(trained.update(self.round, victims, TABLE_II[self.client][1], rng))
-            seen.append(as_single_step_if_long(observe(records[-1], THREATS.get("curious-server"), trained.prior)))
+            observed = observe(records[-1], known, trained.prior, public_images=public, defence=defence)
+            # Attackers that learn simulate the round as it is.
+            seen.append(observed if self.learns else as_single_step_if_long(observed))
         guesses, seconds = timed_attack(self.attack, seen, generator(context.seed, "p1", "attack"), context)
         leaked = [rdlv(g.images, v.images, trained.prior) for g, v in zip(guesses, clients, strict=True)]
         interval = mean_rdlv(torch.cat([each.values for each in leaked]), generator(context.seed, "p1", "bootstrap"))
         found = [identified(trained.task, g.images, v, NEAREST) for g, v in zip(guesses, clients, strict=True)]
+        others = [] if len(clients) > 1 else trained.others(len(clients[0]))
+        beside = against_others(
+            [guess.images for guess in guesses],
+            [victims.images for victims in clients],
+            trained.prior,
+            generator(context.seed, "p1", "null"),
+            others=others,
+            gave_up=[bool(guess.nothing) for guess in guesses],
+        )
         claim = claimed(trained.task, records[0].training, self.round)
         nearest = [victims.images[each.nearest] for each, victims in zip(leaked, clients, strict=True)]
         return Result(
@@ -104,6 +122,13 @@ class Defended:
                 "rdlv": interval.mean,
                 "rdlv_low": interval.low,
                 "rdlv_high": interval.high,
+                "leak": beside.leak.mean,
+                "leak_low": beside.leak.low,
+                "leak_high": beside.leak.high,
+                "told_apart": beside.told_apart.mean,
+                "chance": beside.chance,
+                "p_value": beside.p_value,
+                "gave_up": sum(bool(guess.nothing) for guess in guesses),
                 "iip": sum(each[0] for each in found) / len(found),
                 "iip_chance": identified_by_chance(trained.task, clients[0], len(guesses[0].images)),
                 "test_accuracy": trained.test_accuracy,
