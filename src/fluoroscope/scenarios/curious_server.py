@@ -11,6 +11,7 @@ from fluoroscope.attacks import ATTACKS, Attack
 from fluoroscope.attacks.common.checkpoint import Checkpoint
 from fluoroscope.attacks.gradient_inversion.attack import Inversion
 from fluoroscope.attacks.gradient_inversion.label_handling import Known
+from fluoroscope.defences import NO_DEFENCE, Chain, Defence, chain
 from fluoroscope.errors import BadInput
 from fluoroscope.rng import generator
 from fluoroscope.scores.intervals import Interval, bootstrap_mean
@@ -18,7 +19,7 @@ from fluoroscope.scores.rdlv import mean_rdlv
 from fluoroscope.scores.reconstruction import ImageScore
 from fluoroscope.scores.reconstruction import score as score_images
 from fluoroscope.threat_models import THREATS, observe
-from fluoroscope.types import Capability, Knowledge, Observation, Reconstruction, UpdateRecord
+from fluoroscope.types import Capability, Knowledge, LabelledImages, Observation, Reconstruction, UpdateRecord
 
 THREAT = "curious-server"
 
@@ -28,6 +29,8 @@ def attack(
     attack: str | Attack,
     *,
     public_mean: Tensor | None = None,
+    public_images: LabelledImages | None = None,
+    defence: Defence | None = None,
     labels: Tensor | None = None,
     seed: int = 0,
     device: str = "cpu",
@@ -44,6 +47,10 @@ def attack(
         record: what left the client; see `UpdateRecord.between`.
         attack: a registered name such as "inverting-gradients", "epochwise" or "span", or an attack with settings.
         public_mean: (channels, height, width), the mean of public images of the same kind: many attacks start from it.
+            Default: that of `public_images`.
+        public_images: public images of the same kind with labels, from which learned attacks learn ("ridge", "decoder",
+            "map-inversion").
+        defence: what the client had behind its update, as the attacker knows it; default: none.
         labels: the true labels, for a study that grants them; nobody has them by position.
         seed: of all that the attack draws.
         device: where it computes.
@@ -76,13 +83,21 @@ def attack(
     knowledge = THREATS.get(THREAT)
     if labels is not None:
         knowledge, chosen = knowledge.granted(Capability.LABELS), with_known_labels(chosen)
-    seen = to_device(seen_by(record, knowledge, public_mean, labels), device)
+    if public_mean is None and public_images is not None:
+        public_mean = public_images.images.mean(0)
+    known = NO_DEFENCE if defence is None else chain(defence)
+    seen = to_device(seen_by(record, knowledge, public_mean, labels, public_images, known), device)
     (guess,) = chosen.run([seen], generator(seed, "attack"), on_iteration, checkpoint)
     return guess
 
 
 def seen_by(
-    record: UpdateRecord, knowledge: Knowledge, public_mean: Tensor | None, labels: Tensor | None
+    record: UpdateRecord,
+    knowledge: Knowledge,
+    public_mean: Tensor | None,
+    labels: Tensor | None,
+    public_images: LabelledImages | None = None,
+    defence: Chain | None = None,
 ) -> Observation:
     """What this attacker sees of the record; images of another shape than the network's are refused."""
     shape = record.network.input_shape
@@ -90,9 +105,14 @@ def seen_by(
         raise BadInput(
             f"public_mean has the shape {tuple(public_mean.shape)}, and {record.network.name} takes {shape}."
         )
+    if public_images is not None and tuple(public_images.images.shape[1:]) != shape:
+        raise BadInput(
+            f"public_images have the shape {tuple(public_images.images.shape[1:])}, and {record.network.name} takes "
+            f"{shape}."
+        )
     if labels is not None and len(labels) != record.training.images:
         raise BadInput(f"{len(labels)} labels were given for {record.training.images} images.")
-    return observe(record, knowledge, public_mean, labels)
+    return observe(record, knowledge, public_mean, labels, public_images=public_images, defence=defence)
 
 
 def with_known_labels(attack: Attack) -> Attack:

@@ -127,7 +127,15 @@ class Partition:
 
 @dataclass(frozen=True, eq=False)
 class LabelledImages:
-    """Labelled images in an attacker's own hands: a shadow set, or candidates of whom it asks who trained on them."""
+    """Labelled images in an attacker's own hands: public ones that it learns from, a shadow set, or candidates of whom
+    it asks who trained on them.
+
+    Example:
+        >>> import torch
+        >>> import fluoroscope as fl
+        >>> len(fl.LabelledImages(torch.rand(3, 1, 8, 8), torch.tensor([0, 1, 1]), patients=("anna", "ben", "ben")))
+        3
+    """
 
     images: Tensor
     """(n, channels, height, width)."""
