@@ -66,7 +66,6 @@ def of(module: nn.Module) -> Network:
 
 
 def monai_vit() -> nn.Module:
-    pytest.importorskip("einops", reason="MONAI's ViT needs einops")
     small = {"hidden_size": 48, "mlp_dim": 64, "num_layers": 2, "num_heads": 4, "spatial_dims": 2, "num_classes": 2}
     return nets.ViT(1, SIDE, 16, classification=True, post_activation=None, **small)
 
@@ -77,6 +76,7 @@ FAST: dict[str, Callable[[], Network]] = {
     "returns an object": lambda: of(ReturnsAnObject()),
     "imported": lambda: ImportedNetwork("tests.contracts.test_networks:Own", {"width": 6}, (1, SIDE, SIDE)),
     "monai-densenet": lambda: of(nets.DenseNet(2, 1, 2, init_features=8, growth_rate=4, block_config=(2, 2))),
+    "monai-vit": lambda: of(monai_vit()),
 }
 SLOW: dict[str, Callable[[], Network]] = {
     **{name: (lambda name=name: registered(name)) for name in MODELS if name in LARGE},
@@ -85,7 +85,6 @@ SLOW: dict[str, Callable[[], Network]] = {
         nets.EfficientNetBN("efficientnet-b0", pretrained=False, spatial_dims=2, in_channels=1, num_classes=2)
     ),
     "monai-seresnet50": lambda: of(nets.SEResNet50(spatial_dims=2, in_channels=1, num_classes=2)),
-    "monai-vit": lambda: of(monai_vit()),
 }
 
 
