@@ -11,7 +11,7 @@ from torch import nn
 import fluoroscope as fl
 from fluoroscope.attacks import ATTACKS
 from fluoroscope.attacks.common.engine import Budget
-from fluoroscope.errors import BadInput, Misconfigured
+from fluoroscope.errors import BadInput, Misconfigured, Unsupported
 from fluoroscope.federation.plan import parse_plan
 from fluoroscope.federation.run import federate
 from fluoroscope.federation.task import load_task
@@ -38,6 +38,10 @@ def make(width: int, classes: int = 2) -> nn.Module:
         nn.Conv2d(1, width, 3, 2), nn.BatchNorm2d(width), nn.ReLU(), nn.AdaptiveAvgPool2d(2), nn.Flatten(),
         nn.Linear(4 * width, classes),
     )  # fmt: skip
+
+
+def no_mean(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    return nn.functional.cross_entropy(outputs, targets, reduction="none")
 
 
 def margin(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
@@ -176,13 +180,18 @@ def test_settings_that_do_not_go_together_are_named(changes, words):
         ({"model": {"factory": OWN["model"]["factory"], "arguments": {"width": 2, "classes": 5}}}, "gives 5 outputs"),
         ({"training": {"loss": "hinge"}}, "there is no loss 'hinge'"),
         ({"training": {"frozen": ["nobody.*"]}}, "no parameter is named 'nobody"),
+        ({"training": {"frozen": ["*"]}}, "leaves nothing to train"),
         ({"training": {"class_weights": [1.0, 2.0, 3.0]}}, "3 numbers for 2 classes"),
+        ({"training": {"loss": "multi-label", "class_weights": [1.0]}}, "1 numbers for 2 classes"),
+        ({"training": {"loss": f"{__name__}:no_mean"}}, "must give one number"),
+        ({"training": {"normalisation": {"mean": [0.4, 0.4, 0.4], "std": [0.2, 0.2, 0.2]}}}, "images of 1 channels"),
+        ({"training": {"optimizer": "gradient", "batch_size": 8}}, "one gradient is one step"),
     ],
 )
-def test_what_does_not_fit_the_images_is_named_and_no_round_is_recorded(changes, words, tmp_path):
-    with pytest.raises((Misconfigured, BadInput), match=words):
+def test_what_does_not_fit_the_images_is_named_and_nothing_is_written(changes, words, tmp_path):
+    with pytest.raises((Misconfigured, BadInput, Unsupported), match=words):
         federate(own_plan(**changes), tmp_path / "run")
-    assert not (tmp_path / "run" / "rounds" / "0001").exists()
+    assert not (tmp_path / "run").exists()
 
 
 def test_old_plans_keep_their_fingerprint():

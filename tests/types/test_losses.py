@@ -50,6 +50,7 @@ def test_a_callable_is_called_and_what_it_cannot_do_is_said():
         (lambda: CrossEntropy((-1.0, 2.0)), "0 or more"),
         (lambda: CrossEntropy(label_smoothing=1.0), "below 1, not 1"),
         (lambda: CrossEntropy((1.0, 2.0))(OUTPUTS, CLASSES), "2 numbers for 3 classes"),
+        (lambda: BinaryCrossEntropy((1.0,))(OUTPUTS, FINDINGS), "1 numbers for 3 classes"),
     ],
 )
 def test_settings_out_of_range_are_named(made, words):

@@ -222,7 +222,21 @@ def _load_task(plan_json: str) -> Task:
     names = {client.name for client in task.clients}
     if plan.records.clients != "all" and (unknown := set(plan.records.clients) - names):
         raise Misconfigured(f"records.clients names {sorted(unknown)}; the partition has {sorted(names)}.")
+    _check_training(task)
     return task
+
+
+def _check_training(task: Task) -> None:
+    """What does not fit the images or the network is named here, and not when the first client trains: by then a run
+    has written its first files."""
+    config, labels = ConfigRecord({"server-round": 1}), task.images.batch.labels[:2]
+    for client in range(len(task.clients)):
+        training = task.local_training(client, config)
+    training.loss(torch.zeros(len(labels), len(task.images.classes)), labels)
+    if training.normalisation is not None:
+        training.normalisation.check_channels(task.images.shape[0])
+    if training.frozen:
+        training.check_frozen(name for name, _ in task.model.named_parameters())
 
 
 def _load_images(data: DataPlan, seed: int) -> ImageSet:

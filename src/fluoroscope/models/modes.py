@@ -5,7 +5,6 @@ import copy
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from fluoroscope.errors import Misconfigured
 from fluoroscope.types import LocalTraining, Normalisation, State
 
 
@@ -44,11 +43,8 @@ class _Normalise:
 
     def __call__(self, module: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         images, *others = inputs
+        self.normalisation.check_channels(images.shape[-3])
         mean, std = (images.new_tensor(v)[:, None, None] for v in (self.normalisation.mean, self.normalisation.std))
-        if len(mean) not in (1, images.shape[-3]):
-            raise Misconfigured(
-                f"normalisation has {len(mean)} means for images of {images.shape[-3]} channels; give one each."
-            )
         return (images - mean) / std, *others
 
 

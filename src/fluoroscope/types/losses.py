@@ -93,13 +93,15 @@ class CrossEntropy(Loss):
         return soft * (cotangent - (soft * cotangent).sum(1, keepdim=True))
 
     def _weights(self, outputs: Tensor) -> Tensor | None:
-        if self.class_weights is None:
-            return None
-        if len(self.class_weights) != outputs.shape[1]:
-            raise Misconfigured(
-                f"class_weights has {len(self.class_weights)} numbers for {outputs.shape[1]} classes; give one each."
-            )
-        return outputs.new_tensor(self.class_weights)
+        return _one_per_class(self.class_weights, outputs)
+
+
+def _one_per_class(weights: tuple[float, ...] | None, outputs: Tensor) -> Tensor | None:
+    if weights is None:
+        return None
+    if len(weights) != outputs.shape[1]:
+        raise Misconfigured(f"class_weights has {len(weights)} numbers for {outputs.shape[1]} classes; give one each.")
+    return outputs.new_tensor(weights)
 
 
 class _PerOutput(Loss):
@@ -138,7 +140,7 @@ class BinaryCrossEntropy(_PerOutput):
                 f"multi-label targets are a number per output, {tuple(outputs.shape)}, not {tuple(targets.shape)}: use "
                 "cross-entropy for classes."
             )
-        weights = None if self.positive_weights is None else outputs.new_tensor(self.positive_weights)
+        weights = _one_per_class(self.positive_weights, outputs)
         each = F.binary_cross_entropy_with_logits(outputs, targets.to(outputs), reduction="none", pos_weight=weights)
         return each.mean(1)
 

@@ -30,6 +30,13 @@ class Normalisation:
         if not all(value > 0 for value in self.std):
             raise Misconfigured(f"normalisation: std must be above 0, not {self.std}.")
 
+    def check_channels(self, channels: int) -> None:
+        """Refuse images of another number of channels; one mean serves for all of them."""
+        if len(self.mean) not in (1, channels):
+            raise Misconfigured(
+                f"normalisation has {len(self.mean)} means for images of {channels} channels; give one each."
+            )
+
 
 @dataclass(frozen=True)
 class LocalTraining:
