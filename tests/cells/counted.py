@@ -3,7 +3,7 @@
 import os
 import signal
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -39,9 +39,6 @@ class Counted:
     @property
     def settings(self):
         return {"number": self.number, "does": self.does}
-
-    def on(self, data):
-        return replace(self, data=data)
 
     def run(self, bench):
         bench.folder.mkdir(exist_ok=True)

@@ -17,12 +17,10 @@ from pydicom.errors import InvalidDicomError
 from pydicom.pixels.processing import apply_color_lut, apply_modality_lut, apply_voi, apply_windowing
 from pydicom.pixels.utils import pixel_array
 
-from fluoroscope.data.bad_files import BadFiles
 from fluoroscope.data.channels import grey_if_equal
-from fluoroscope.data.listing import FileKind, list_files
-from fluoroscope.data.location import existing
-from fluoroscope.data.reading import Decoded, read_set
-from fluoroscope.data.sites import load_site_folders
+from fluoroscope.data.file_tree import load_tree
+from fluoroscope.data.listing import FileKind
+from fluoroscope.data.reading import Decoded
 from fluoroscope.data.sources import SOURCES, Request
 from fluoroscope.errors import BadInput
 from fluoroscope.types import ImageSet
@@ -35,11 +33,7 @@ _KIND = FileKind("dicom", "DICOM files", (".dcm", ".dicom"))
 @SOURCES.register("dicom")
 def load_dicom(location: Path | None, request: Request) -> ImageSet:
     """A tree of DICOM files, with or without the extension .dcm."""
-    root = existing(location, request, "dicom")
-    if request.folders == "sites":
-        return load_site_folders(root, _KIND, request)
-    bad = BadFiles(request.skip_bad)
-    return read_set(root.resolve().name, list_files(root, _KIND, bad, request.folders), read_dicom, request, bad)
+    return load_tree(location, request, _KIND, read_dicom)
 
 
 def read_dicom(path: Path) -> Decoded:

@@ -12,13 +12,11 @@ import torch
 from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
-from fluoroscope.data.bad_files import BadFiles
 from fluoroscope.data.channels import grey_if_equal
-from fluoroscope.data.listing import FileKind, list_files
-from fluoroscope.data.location import existing
-from fluoroscope.data.reading import Decoded, read_set
+from fluoroscope.data.file_tree import load_tree
+from fluoroscope.data.listing import FileKind
+from fluoroscope.data.reading import Decoded
 from fluoroscope.data.recognition import PICTURES
-from fluoroscope.data.sites import load_site_folders
 from fluoroscope.data.sources import SOURCES, Request
 from fluoroscope.errors import BadInput
 from fluoroscope.types import ImageSet
@@ -32,11 +30,7 @@ _PHOTOMETRIC = 262
 @SOURCES.register("folder")
 def load_folder(location: Path | None, request: Request) -> ImageSet:
     """A folder of pictures with a subfolder for each class."""
-    root = existing(location, request, "folder")
-    if request.folders == "sites":
-        return load_site_folders(root, _KIND, request)
-    bad = BadFiles(request.skip_bad)
-    return read_set(root.resolve().name, list_files(root, _KIND, bad, request.folders), read_picture, request, bad)
+    return load_tree(location, request, _KIND, read_picture)
 
 
 def read_picture(path: Path) -> Decoded:

@@ -14,12 +14,10 @@ import nibabel as nib
 import numpy as np
 import torch
 
-from fluoroscope.data.bad_files import BadFiles
-from fluoroscope.data.listing import FileKind, list_files
-from fluoroscope.data.location import existing
-from fluoroscope.data.reading import Decoded, read_set
+from fluoroscope.data.file_tree import load_tree
+from fluoroscope.data.listing import FileKind
+from fluoroscope.data.reading import Decoded
 from fluoroscope.data.recognition import VOLUMES
-from fluoroscope.data.sites import load_site_folders
 from fluoroscope.data.sources import SOURCES, Request
 from fluoroscope.errors import BadInput
 from fluoroscope.types import ImageSet
@@ -31,12 +29,7 @@ _PERCENTILES = (0.5, 99.5)
 @SOURCES.register("nifti")
 def load_nifti(location: Path | None, request: Request, slices: int = 1) -> ImageSet:
     """A tree of .nii and .nii.gz volumes; `slices` neighbouring ones around the middle of each."""
-    root = existing(location, request, "nifti")
-    if request.folders == "sites":
-        return load_site_folders(root, _KIND, request)
-    bad = BadFiles(request.skip_bad)
-    read, entries = partial(read_volume, slices=slices), list_files(root, _KIND, bad, request.folders)
-    return read_set(root.resolve().name, entries, read, request, bad, images_per_file=slices)
+    return load_tree(location, request, _KIND, partial(read_volume, slices=slices), images_per_file=slices)
 
 
 def read_volume(path: Path, slices: int = 1) -> Decoded:

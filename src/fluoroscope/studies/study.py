@@ -1,8 +1,8 @@
 """A study is a declaration: a paper's claim, the cells that test it, the paper's numbers, how the rows are drawn."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, Protocol, Self
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal, Protocol
 
 from matplotlib.figure import Figure
 
@@ -15,11 +15,9 @@ Settings = Mapping[str, Any]
 
 
 class StudyCell(Cell, Protocol):
-    """A cell that can be asked about a user's own images."""
+    """A cell that can be asked about a user's own images: a dataclass with a field `data`."""
 
-    def on(self, data: str) -> Self:
-        """The same on other images."""
-        ...
+    __dataclass_fields__: ClassVar[dict[str, Any]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +61,7 @@ class Study:
     def grid(self, size: Size, data: str | None) -> list[StudyCell]:
         """The cells of a size, on a user's data where it is given; none twice."""
         cells = self.cells[size]
-        return list(dict.fromkeys(cells if data is None else [cell.on(data) for cell in cells]))
+        return list(dict.fromkeys(cells if data is None else [replace(cell, data=data) for cell in cells]))
 
 
 STUDIES: Registry[Study] = Registry("studies")

@@ -111,5 +111,5 @@ def test_the_shadow_client_is_the_real_one(batch, start):
 
 
 def test_an_attacker_has_no_field_for_the_truth():
-    assert {field.name for field in fields(LabelledImages)} == {"images", "labels"}
+    assert {field.name for field in fields(LabelledImages)} == {"images", "labels", "patients"}
     assert {field.name for field in fields(Shadows)} == {"confidences", "inside"}

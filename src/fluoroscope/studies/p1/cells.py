@@ -2,7 +2,7 @@
 
 import statistics
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -66,9 +66,6 @@ class Inverted:
         )  # fmt: skip
         size = SCALES[self.scale]["data"]["size"]
         return {"attack": self.attack_name, "client": "client-9", "size": size, **{name: own[name] for name in names}}
-
-    def on(self, data: str) -> Self:
-        return replace(self, data=data)
 
     @property
     def attack(self) -> Attack:

@@ -1,7 +1,7 @@
 """P1's defended federation, once: trained under a defence, one client attacked, what leaks and what it costs."""
 
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any
 
 import torch
 
@@ -64,9 +64,6 @@ class Defended:
             "noise_multiplier": given.get("noise_multiplier"),
             "victims": self.victims if self.client == HIGH_RISK else 1,
         }
-
-    def on(self, data: str) -> Self:
-        return replace(self, data=data)
 
     @property
     def attack(self) -> Attack:

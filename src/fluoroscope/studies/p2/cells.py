@@ -1,7 +1,7 @@
 """P2's experiments, once each: a malicious round, the attacks it is compared with, and what the loot is worth."""
 
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal, Self
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
 
 import torch
 from torch.func import functional_call
@@ -68,9 +68,6 @@ class Leak:
         names = ("data", "images", "size", "k", "features", "decoder", "local_iterations")
         more = ("mini_batches", "lr", "aggregation", "model", "front", "rounds", "victims")
         return {name: getattr(self, name) for name in (*names, *more)}
-
-    def on(self, data: str) -> Self:
-        return replace(self, data=data)
 
     @property
     def attack(self) -> tuple[MediLeak, Decoder]:
@@ -149,9 +146,6 @@ class Compared:
     def settings(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in ("data", "images", "size", "name", "model", "lr")}
 
-    def on(self, data: str) -> Self:
-        return replace(self, data=data)
-
     @property
     def attack(self) -> object:
         return MediLeak(NEURONS) if self.name == "medileak" else ATTACKS.get(self.name)
@@ -208,9 +202,6 @@ class Downstream:
     @property
     def settings(self) -> dict[str, Any]:
         return {n: getattr(self, n) for n in ("data", "images", "size", "k", "model", "epochs", "scored_on")}
-
-    def on(self, data: str) -> Self:
-        return replace(self, data=data)
 
     @property
     def attack(self) -> tuple[MediLeak, Decoder]:

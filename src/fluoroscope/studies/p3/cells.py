@@ -3,8 +3,8 @@
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal, Self
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -47,9 +47,6 @@ class Accuracy:
             "seeds": self.seeds,
             "scored_on": "clients' test images, last rounds" if self.scored == "clients" else "test set, last round",
         }
-
-    def on(self, data: str) -> Self:
-        return replace(self, data=data)
 
     def run(self, context: CellContext) -> Result:
         runs = []

@@ -2,8 +2,8 @@
 
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Self
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -45,9 +45,6 @@ class ClientInference:
             "shadow": self.shadow,
             "seeds": self.seeds,
         }
-
-    def on(self, data: str) -> Self:
-        return replace(self, data=data)
 
     def run(self, context: CellContext) -> Result:
         taking_part: list[Trained] = []

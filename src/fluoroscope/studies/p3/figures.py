@@ -67,40 +67,22 @@ def by_threshold(title: str, rows: Rows) -> Figure:
 
 def differences(title: str, rows: Rows) -> Figure:
     """Tables 9, 10, D.13 to D.16: P3's relative difference beside ours."""
-    return bars(
-        title,
-        [
-            Bar(
-                f"{row['strategy']}, {row['privacy']}",
-                _number(row["difference"]),
-                _number(row["difference"]) - _number(row["difference_std"]),
-                _number(row["difference"]) + _number(row["difference_std"]),
-                (row.paper or {}).get("difference", math.nan),
-            )
-            for row in rows
-            if not row.failed
-        ],
-        "difference of the losses, % (with std over seeds)",
-        "P3",
-    )
+    return _beside_the_paper(title, rows, "difference", "difference of the losses, % (with std over seeds)")
 
 
 def losses_on_test(title: str, rows: Rows) -> Figure:
     """Table 11."""
-    return bars(
-        title,
-        [
-            Bar(
-                f"{row['strategy']}, {row['privacy']}",
-                _number(row["test_loss"]),
-                beside=(row.paper or {}).get("test_loss", math.nan),
-            )
-            for row in rows
-            if not row.failed
-        ],
-        "loss on the test set after round 1",
-        "P3",
-    )
+    return _beside_the_paper(title, rows, "test_loss", "loss on the test set after round 1")
+
+
+def _beside_the_paper(title: str, rows: Rows, measure: str, label: str) -> Figure:
+    """A bar per row with its spread, where it was measured over seeds, and P3's number."""
+    drawn = []
+    for row in (row for row in rows if not row.failed):
+        mean, spread = _number(row[measure]), _number(row[f"{measure}_std"])
+        printed = (row.paper or {}).get(measure, math.nan)
+        drawn.append(Bar(f"{row['strategy']}, {row['privacy']}", mean, mean - spread, mean + spread, printed))
+    return bars(title, drawn, label, "P3")
 
 
 def game(title: str, rows: Rows) -> Figure:

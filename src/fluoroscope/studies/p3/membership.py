@@ -2,7 +2,7 @@
 
 import statistics
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -45,9 +45,6 @@ class Membership:
         shadows = SCALES[self.size]["shadows"] if self.name == "lira" else None
         seen = {"seat": self.seat, "attack": self.name, "privacy": self.privacy, "shadows": shadows}
         return {**_settings(self), **seen}
-
-    def on(self, data: str) -> Self:
-        return replace(self, data=data)
 
     def run(self, context: CellContext) -> Result:
         scores, truths, accuracies, claims = [], [], [], []
@@ -105,9 +102,6 @@ class Source:
     @property
     def settings(self) -> dict[str, Any]:
         return {**_settings(self), "seat": "server", "privacy": self.privacy}
-
-    def on(self, data: str) -> Self:
-        return replace(self, data=data)
 
     def run(self, context: CellContext) -> Result:
         right: list[Tensor] = []

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -64,9 +64,6 @@ class Configuration:
     def settings(self) -> dict[str, Any]:
         names = ("data", "images", "iterations", "model", "classes", "init", "distance", "lr", "lambda2")
         return {name: getattr(self, name) for name in names}
-
-    def on(self, data: str) -> Self:
-        return replace(self, data=data)
 
     @property
     def attack(self) -> Inversion:

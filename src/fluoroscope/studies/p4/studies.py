@@ -4,14 +4,14 @@ The paper's other data sets (CIFAR-100, MNIST, Omniglot, SVHN) are natural image
 stand in for them, and a row says which paper's data set its printed numbers are of.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import product
 from typing import Any
 
 from fluoroscope.studies.p4 import figures as draw
 from fluoroscope.studies.p4.cells import Configuration, Init, Measure
-from fluoroscope.studies.study import Settings, Study, enter
+from fluoroscope.studies.study import Settings, Size, Study, enter
 
 CHEST, FUNDUS, BRAIN = "phantom/chest", "phantom/fundus", "phantom/brain"
 INITS: tuple[Init, ...] = ("TG", "Unif")
@@ -78,9 +78,18 @@ def _four(images: int, lr: float = 0.1, data: str = CHEST, iterations: int = 100
     ]
 
 
+def _sizes(cells: Callable[[int], list[Configuration]], small: int = 6) -> dict[Size, list[Configuration]]:
+    """The cells on so many images, and as P4 prints them."""
+    return {"small": cells(small), "paper": _as_printed(cells(100))}
+
+
 def _as_printed(cells: list[Configuration]) -> list[Configuration]:
     """On networks of the size that P4 prints: about 85,000 and 14.5 M parameters."""
     return [replace(cell, classes=100) for cell in cells]
+
+
+def _other_data(images: int) -> list[Configuration]:
+    return [*_four(images, data=FUNDUS), *_four(images, data=BRAIN)]
 
 
 def _sapag(images: int) -> list[Configuration]:
@@ -126,7 +135,7 @@ enter(
         "p4/table-2",
         "Images that do not converge, LeNet-5, X-ray",
         "At lr .1 fewer images fail than at lr 1, for every initialisation and distance.",
-        {"small": [*_four(6, 1.0), *_four(6)], "paper": _as_printed([*_four(100, 1.0), *_four(100)])},
+        _sizes(lambda images: [*_four(images, 1.0), *_four(images)]),
         draw.failures,
         _table_2,
     ),
@@ -142,10 +151,7 @@ enter(
         "p4/table-4",
         "Images that do not converge, LeNet-5, other data sets",
         "The number of failures depends on the data set as much as on the configuration.",
-        {
-            "small": [*_four(6, data=FUNDUS), *_four(6, data=BRAIN)],
-            "paper": _as_printed([*_four(100, data=FUNDUS), *_four(100, data=BRAIN)]),
-        },
+        _sizes(_other_data),
         draw.failures,
         lambda row: {f"non_converging {name}": count for name, count in TABLE_4[row["init"], row["distance"]].items()},
     ),
@@ -153,7 +159,7 @@ enter(
         "p4/fig-1",
         "One X-ray on its way, LeNet-5, L-BFGS lr .1",
         "All four configurations arrive at the image, at different speeds.",
-        {"small": _four(6), "paper": _as_printed(_four(100))},
+        _sizes(_four),
         draw.one_image,
         _table_2,
         curves=True,
@@ -162,7 +168,7 @@ enter(
         "p4/fig-2",
         "MSE and SSIM by iteration, LeNet-5, X-ray",
         "The Euclidean distance is faster and better than AG; TG is better than Unif; all beat a random other image.",
-        {"small": _four(6), "paper": _as_printed(_four(100))},
+        _sizes(_four),
         draw.by_iteration,
         lambda row: {**_table_2(row), **RANDOM},
         curves=True,
@@ -188,10 +194,7 @@ enter(
         "p4/fig-5",
         "MSE and SSIM by iteration, LeNet-5, other data sets",
         "Which configuration is best depends on the data set.",
-        {
-            "small": [*_four(6, data=FUNDUS), *_four(6, data=BRAIN)],
-            "paper": _as_printed([*_four(100, data=FUNDUS), *_four(100, data=BRAIN)]),
-        },
+        _sizes(_other_data),
         draw.by_iteration,
         curves=True,
     ),
@@ -199,7 +202,7 @@ enter(
         "p4/fig-6",
         "Reconstructions from different data sets, LeNet-5, L-BFGS lr 1",
         "The four configurations outperform the original DLG on most images, and each fails on other images.",
-        {"small": _with_dlg(4), "paper": _as_printed(_with_dlg(100))},
+        _sizes(_with_dlg, small=4),
         draw.reconstructions,
         curves=True,
     ),
