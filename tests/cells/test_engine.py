@@ -99,23 +99,28 @@ def test_a_cell_has_one_thread_unless_it_is_timed(tmp_path):
     assert (one.result.measures["threads"], timed.result.measures["threads"]) == (1, 2)
 
 
-@pytest.mark.parametrize("engine", [Local(1), Local(2)])
-def test_a_cell_that_cannot_be_run_is_an_outcome_and_is_not_kept(tmp_path, engine):
+def test_a_cell_that_cannot_be_run_is_an_outcome_and_is_not_kept(tmp_path):
     cells = [Counted(1, "unsupported"), Counted(2), Counted(3, "misconfigured")]
-    failed = [outcome.failed for outcome in run_cells(cells, 0, tmp_path, engine)]
+    failed = [outcome.failed for outcome in run_cells(cells, 0, tmp_path, Local(1))]
     assert failed == ["two steps are too many.", None, "there is no such thing."]
     run_cells(cells, 0, tmp_path, Local(1))
     assert sorted(runs(tmp_path)) == [1, 1, 2, 3, 3]
     with pytest.raises(Misconfigured, match="no such thing"):
-        run_cells([cells[2], Counted(4, "misconfigured")], 0, tmp_path, engine)
+        run_cells([cells[2], Counted(4, "misconfigured")], 0, tmp_path, Local(1))
+
+
+@pytest.mark.parametrize("engine", [Local(1), Local(2)])
+def test_what_a_cell_raises_comes_from_a_worker_too(tmp_path, engine):
+    """One start of the workers for every kind of failure, and one worker for what stops a run."""
+    cells = [Counted(n, does) for n, does in enumerate(("unsupported", "", "misconfigured", "unexpected", "odd"))]
+    failed = [outcome.failed for outcome in run_cells(cells, 0, tmp_path, engine, keep_failures=True)]
+    assert failed[:3] == ["two steps are too many.", None, "there is no such thing."]
+    assert failed[3] == "ZeroDivisionError: division by zero."
+    assert "Odd: a." in failed[4]
     with pytest.raises(ZeroDivisionError) as raised:
-        run_cells([Counted(5, "unexpected")], 0, tmp_path, engine)
+        run_cells([cells[3]], 0, tmp_path, engine)
     if engine == Local(2):
         assert "counted.py" in raised.value.__notes__[0], "where it happened"
-    kept = run_cells([Counted(5, "unexpected"), Counted(6, "odd"), cells[2]], 0, tmp_path, engine, keep_failures=True)
-    assert kept[0].failed == "ZeroDivisionError: division by zero."
-    assert "Odd: a." in kept[1].failed
-    assert kept[2].failed == "there is no such thing."
 
 
 def test_a_cell_whose_attack_cannot_be_built_is_an_outcome(tmp_path, monkeypatch):

@@ -182,9 +182,9 @@ def test_ctrl_c_is_not_success(tmp_path):
 
 def test_the_console_script_is_installed(tmp_path):
     script = Path(sys.executable).parent / "fluoroscope"
-    done = subprocess.run([script, "records", "nowhere"], cwd=tmp_path, capture_output=True, text=True, timeout=100)
+    done = subprocess.run([script, "federat"], cwd=tmp_path, capture_output=True, text=True, timeout=100)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("error: nowhere/run.json is missing")
+    assert "No such command 'federat'" in done.stderr
 
 
 def test_help_teaches_with_examples(tmp_path):

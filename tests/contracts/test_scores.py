@@ -22,6 +22,7 @@ from fluoroscope.scores.identifiability import chance, identify, identify_images
 from fluoroscope.scores.intervals import bootstrap_mean, wilson
 from fluoroscope.scores.legibility import Writing, cells, dot_size, legibility, read
 from fluoroscope.scores.matching import match
+from fluoroscope.scores.null import against_others
 from fluoroscope.scores.projection import tsne
 from fluoroscope.scores.rdlv import mean_rdlv, rdlv
 from fluoroscope.scores.reconstruction import score
@@ -133,6 +134,9 @@ OTHERS: dict[str, Callable[[], Any]] = {
     "roc": lambda: roc(VALUES, VALUES - 0.2, rng(), 50),
     "true_positives_at": lambda: true_positives_at(roc(VALUES, VALUES - 0.2, rng(), 50), 0.5),
     "utility": lambda: utility(LOGITS, LABELS),
+    "against_others": lambda: against_others(
+        [noised(0.1)[:1], noised(0.1)[1:2]], [originals()[:1], originals()[1:2]], originals().mean(0), rng()
+    ),
     "read": lambda: read(originals()[0], WRITING, glyph),
     "dot_size": lambda: dot_size(WRITING, glyph),
     "cells": lambda: cells(WRITING, glyph),

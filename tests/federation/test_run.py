@@ -6,7 +6,9 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -276,6 +278,27 @@ def test_kill_dash_nine_in_the_middle_of_a_run(tmp_path):
     assert digests(federate(plan, out).folder) == digests(federate(plan, tmp_path / "whole").folder)
 
 
+def test_two_callers_train_a_run_once(tmp_path, monkeypatch):
+    """Each with a lock of its own on the same file: to the system they are as two processes."""
+    plan, trained, together = plan_of(rounds=2), [], threading.Barrier(2)
+
+    def counted(*given, real=local_training):
+        trained.append(given)
+        return real(*given)
+
+    def call() -> RecordStore:
+        together.wait(30)
+        return federate(plan, tmp_path / "run")
+
+    with monkeypatch.context() as patch, ThreadPoolExecutor(2) as pool:
+        patch.setattr("fluoroscope.federation.client_round.local_training", counted)
+        one, two = (future.result(timeout=100) for future in [pool.submit(call) for _ in range(2)])
+    assert one.rounds() == two.rounds() == [0, 1, 2]
+    assert len(trained) == 2 * 3, "every client once a round"
+    assert digests(tmp_path / "run") == digests(federate(plan, tmp_path / "alone").folder)
+
+
+@pytest.mark.slow
 def test_two_processes_train_a_run_once(tmp_path):
     plan = plan_of(rounds=3)
     both = [start(plan, tmp_path / "run") for _ in range(2)]

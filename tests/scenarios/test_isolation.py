@@ -144,7 +144,10 @@ class TestTheTruthIsElsewhere:
 class TestTheSameGuesses:
     @pytest.mark.parametrize(
         "network",
-        [Architecture("lenet5", 1, 2, 32, weights="start.pt"), Network.of(OwnNetwork(), (1, 32, 32))],
+        [
+            Architecture("lenet5", 1, 2, 32, weights="start.pt"),
+            pytest.param(Network.of(OwnNetwork(), (1, 32, 32)), marks=pytest.mark.slow),
+        ],
         ids=lambda network: network.name,
     )
     def test_as_in_this_process(self, network, tmp_path, monkeypatch):
