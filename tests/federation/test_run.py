@@ -310,7 +310,12 @@ def test_ray_gives_the_same_losses(tmp_path):
     plan = plan_of(rounds=2)
     ours, theirs = federate(plan, tmp_path / "in-process"), RecordStore(tmp_path / "ray")
     # In a process of its own: Ray warns freely, and warnings are errors here.
-    assert start(plan, theirs.folder, "ray").wait(timeout=200) == 0
+    running = start(plan, theirs.folder, "ray")
+    try:
+        assert running.wait(timeout=200) == 0
+    finally:
+        running.kill()  # what fails here leaves no process behind
+        running.wait()
     for r in (1, 2):
         for name, entry in ours.manifest(r).clients.items():
             assert theirs.manifest(r).clients[name].loss == pytest.approx(entry.loss, rel=1e-5)

@@ -240,10 +240,10 @@ def test_nothing_is_changed(kind):
 
 @pytest.mark.parametrize("name", ["small-cnn", "resnet18", pytest.param("resnet18-gn", marks=pytest.mark.slow)])
 def test_float32_loses_no_more_than_autograd_does(name):
-    """Over five batches: where a ReLU's input is near 0, the precisions disagree about its sign, for both alike."""
+    """Over three batches: where a ReLU's input is near 0, the precisions disagree about its sign, for both alike."""
     model = network(name, 64)
     errors = {TangentPullback: [], AutogradPullback: []}
-    for seed in range(5):
+    for seed in range(3):
         exact, _ = pulled(TangentPullback(model), model, torch.float64, seed)
         for kind, found in errors.items():
             rounded, tape = pulled(kind(model), model, torch.float32, seed)
