@@ -1,8 +1,8 @@
 """A defence is judged by attackers that know it: one update behind each defence, read by those that learn and by those
 that do not."""
 
-from dataclasses import dataclass, replace
-from typing import Any, Self
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from matplotlib.figure import Figure
@@ -46,9 +46,6 @@ class Adaptive:
     @property
     def attack(self) -> Attack:
         return ATTACKS.get(self.attack_name)
-
-    def on(self, data: str) -> Self:
-        return replace(self, data=data)
 
     def run(self, context: CellContext) -> Result:
         plan = Federation(self.scale, self.data).plan(context.seed)
