@@ -8,6 +8,7 @@ from fluoroscope.errors import BadInput, FluoroscopeError
 from fluoroscope.findings.pointer import pointer, resolve
 from fluoroscope.findings.reading import read_findings
 from fluoroscope.findings.writing import document_of
+from tests.report.audits import as_format_1
 
 REMOVED = object()
 
@@ -43,6 +44,15 @@ def test_what_is_read_is_written_again_as_it_was(audit):
     assert document_of(found.findings) == found.document
 
 
+def test_findings_of_format_1_are_read_and_written_as_they_were(audit, tmp_path):
+    older = as_format_1(json.loads((audit / "findings.json").read_text()))
+    (tmp_path / "findings.json").write_text(json.dumps(older))
+    found = read_findings(tmp_path).findings
+    assert found.format == 1
+    assert found.verdicts[0].levels == ()
+    assert document_of(found) == older
+
+
 def test_findings_at_odds_are_not_made_into_a_document(audit):
     findings = read_findings(audit).findings
     lost = findings.model_copy(update={"cells": findings.cells[:1]})
@@ -58,7 +68,11 @@ def test_timing_may_be_absent(audit, tmp_path):
     ("at", "value", "message"),
     [
         (["title"], REMOVED, "title: Field required"),
-        (["format"], 2, "format: this version reads format 1, not 2"),
+        (["format"], 3, "format: this version reads formats 1 to 2, not 3"),
+        (["verdicts", 0, "levels", 1, "defence"], "wall", "verdicts.0.levels.1.defence: 'wall'"),
+        (["verdicts", 0, "levels", 1, "level"], "fine", "verdicts.0.levels.1.level"),
+        (["verdicts", 0, "levels", 1, "why", "text"], "{9}", "verdicts.0.levels.1.why"),
+        (["sizes", 0, "of"], "luck", "sizes.0.of"),
         (["format"], REMOVED, "format"),
         (["cells", 3, "kind"], "guess", "cells.3.kind"),
         (["cells", 3, "status"], "ok", "cells.3.status"),

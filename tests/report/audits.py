@@ -54,7 +54,13 @@ def _cells(folder, stopped):
             for r in (1, 5, 10):
                 name = f"reconstruction-{number}-{client}-{r}"
                 value = (0.42 - 0.09 * c - 0.02 * r) * (1 - held) - 0.08 * held
-                scores = {"rdlv": score(value), "ssim": score(0.3 + value), "iip": score(0.8 * (1 - held) + 0.02, 0.02)}
+                scores = {"leak": score(0.95 * value if held < 1 else 0.0, 0.05 if held < 1 else 0.015)}
+                scores["told_apart"] = score(0.125 + 0.75 * (1 - held), 0.1, chance=0.125)
+                scores["line_up"] = score(0.25 + 0.7 * (1 - held), 0.1, chance=0.25)
+                scores["found"] = score(round(1 + 6 * (1 - held)), 0)
+                scores |= {"rdlv": score(value), "null": score(value - 0.95 * value, leaky=None)}
+                scores["p_value"] = score(0.001 if held < 1 else 0.6, 0, leaky=None)
+                scores |= {"ssim": score(0.3 + value), "iip": score(0.8 * (1 - held) + 0.02, 0.02)}
                 scores["recognised"] = score(round(8 * (1 - held)), 0)
                 scores["images"] = score(8, 0, leaky=None)
                 gallery = _gallery(folder, name, held) if r == 10 and c == 0 else []
@@ -88,6 +94,10 @@ def _cells(folder, stopped):
     cells.append({**failed, "reason": "the loss became infinite in round 1"})
     left = _cell("span-dp", "reconstruction", "curious-server", "dp-sgd ε=8", {"attack": "span"}, status="left out")
     cells.append({**left, "reason": "the budget of 10 minutes was spent"})
+    settings = {"attack": "span", "client": "south", "round": 1}
+    scores = {"gave_up": score(8, 0, leaky=None), "images": score(8, 0, leaky=None)}
+    quiet = _cell("span-south", "reconstruction", "curious-server", "none", settings, scores, status="gave up")
+    cells.insert(len(cells) - 3, {**quiet, "reason": "the update has no step that span can read"})
     return cells
 
 
@@ -141,6 +151,27 @@ def _tsne(held):
     }
 
 
+def _levels(levels, why):
+    return [{"defence": label, "level": level, "why": why} for label, level in zip(DEFENCES, levels, strict=True)]
+
+
+def as_format_1(document):
+    """The same audit as versions wrote it that compared no score with its null."""
+    older = json.loads(json.dumps(document))
+    older["format"] = 1
+    del older["sizes"]
+    for verdict in older["verdicts"]:
+        del verdict["levels"]
+    older["cells"] = [cell for cell in older["cells"] if cell["status"] != "gave up"]
+    for cell in older["cells"]:
+        for name in ("leak", "told_apart", "line_up", "found", "null"):
+            cell["scores"].pop(name, None)
+        if cell["kind"] == "reconstruction":
+            cell["scores"].pop("p_value", None)
+    older["verdicts"][0]["text"] = {"text": "A curious server recovers images.", "numbers": []}
+    return older
+
+
 def _findings(cells, places, synthetic):
     def number(cell, metric, end="value", how=".2f"):
         return {"pointer": f"/cells/{places[cell]}/scores/{metric}/{end}", "format": how}
@@ -150,11 +181,13 @@ def _findings(cells, places, synthetic):
 
     first, safe = "reconstruction-0-north-1", "reconstruction-3-north-1"
     leaks = text(
-        "Without a defence, a curious server recovers {0} of {1} images of the client north; RDLV is {2}.",
-        number(first, "recognised", how=".0f"), number(first, "images", how=".0f"), number(first, "rdlv"),
+        "From {0} of {1} patients in the place of north the server recovered an image that is told apart from other "
+        "patients' ({2} of what it recovered is).",
+        number(first, "found", how=".0f"), number(first, "images", how=".0f"),
+        number(first, "told_apart", how=".0%"),
     )  # fmt: skip
-    holds = text("Other clients cannot tell whose update they see better than by guessing: AUC {0}.",
-                 number("client-inference-3-south", "auc"))  # fmt: skip
+    holds = text("Other clients name whose update they see in {0} of cases, as guessing would.",
+                 number("client-inference-3-south", "auc", how=".0%"))  # fmt: skip
     crafted = text("A model that the server changed reads {0} of a batch out of one update.",
                    number("crafted-none", "rate", how=".0%"))  # fmt: skip
     untested = text("Nobody tried to tell from which hospital an image came through timing.")
@@ -167,7 +200,7 @@ def _findings(cells, places, synthetic):
     claim = {"epsilon": None, "delta": None, "unit": None, "statement": "not differential privacy"}
     proven = {"epsilon": 8.0, "delta": 1e-5, "unit": "record", "statement": "differential privacy"}
     return {
-        "format": 1,
+        "format": 2,
         "title": "Chest X-rays of three hospitals: what the federation leaks",
         "seed": 7,
         "preset": "quick",
@@ -199,10 +232,18 @@ def _findings(cells, places, synthetic):
             for name, title in threats.items()
         ],
         "verdicts": [
-            {"threat": "curious-server", "level": "leaks", "text": leaks, "stopped_by": "dp-sgd ε=8"},
-            {"threat": "malicious-server", "level": "unclear", "text": crafted, "stopped_by": None},
-            {"threat": "curious-client", "level": "holds", "text": holds, "stopped_by": None},
-            {"threat": "outsider", "level": "not tested", "text": untested, "stopped_by": None},
+            {"threat": name, "level": of[0], "text": words, "stopped_by": stop, "levels": _levels(of, words)}
+            for name, of, words, stop in (
+                ("curious-server", ("leaks", "leaks", "unclear", "holds"), leaks, "dp-sgd ε=8"),
+                ("malicious-server", ("unclear",) * 3 + ("holds",), crafted, None),
+                ("curious-client", ("holds",) * 4, holds, None),
+                ("outsider", ("not tested",) * 3 + ("holds",), untested, None),
+            )
+        ],
+        "sizes": [
+            {"kind": "reconstruction", "metric": "leak", "most": 0.02, "of": "value"},
+            {"kind": "reconstruction", "metric": "line_up", "most": 2.0, "of": "times chance"},
+            {"kind": "client-inference", "metric": "auc", "most": 0.1, "of": "above chance"},
         ],
         "recommendation": {
             "defence": "dp-sgd ε=8",

@@ -18,7 +18,7 @@ from fluoroscope.findings.metrics import ATTACKED
 from fluoroscope.findings.pointer import resolve
 from fluoroscope.report.audit_report import write_report
 from fluoroscope.report.embedded import BLURRED_TO, blurred
-from tests.report.audits import pictures
+from tests.report.audits import as_format_1, pictures
 
 NUMBER = re.compile(r'<span class="n" data-(finding|timing)="([^"]+)" data-format="([^"]+)">([^<]*)</span>')
 IMAGE = re.compile(r'src="data:image/png;base64,([^"]+)"')
@@ -59,13 +59,44 @@ def test_every_score_is_on_the_page(audit, page):
 
 
 def test_the_officer_reads_it_first(page):
-    order = ["What was found", "Recommended setting", "What may be said", "What was assumed", "left out or failed"]
+    order = ["What was found", "Recommended setting", "What may be said", "What was assumed", "left out, failed or"]
     places = [page.index(f"{title}") for title in [*order, "For the engineer</h2>"]]
     assert places[1:] == sorted(places[1:])
     for words in ("Leaks", "Holds", "Unclear", "Not tested", "with 95 % confidence between", "Stopped by"):
         assert words in page
     assert "the loss became infinite in round 1" in page
     assert "the budget of 10 minutes was spent" in page
+    assert "<strong>Gave up.</strong>" in page
+    assert "the update has no step that span can read" in page
+
+
+def test_the_officer_sees_every_setting_and_the_sizes(page):
+    officer, engineer = page.split("For the engineer</h2>")
+    table = officer.split('<table class="levels">')[1].split("</table>")[0]
+    rows = [re.findall(r'class="badge ([a-z-]+)"', row) for row in table.split("<tr>")[2:]]
+    assert rows == [
+        ["leaks", "unclear", "holds", "not-tested"],
+        ["leaks", "unclear", "holds", "not-tested"],
+        ["unclear", "unclear", "holds", "not-tested"],
+        ["holds"] * 4,
+    ]
+    said = re.sub(r"<[^>]+>", "", officer)
+    assert "is at most: reconstruction, leak: 0.02; reconstruction, line-up: 2 times what guessing reaches" in said
+    assert "right answers: 0.1 above what guessing reaches" in said
+    assert "Right answers: 45%" in said, "how sure it is, without an abbreviation"
+    assert not re.search(r"\b(RDLV|AUC|SSIM|IIP)\b", re.sub(r'data-finding="[^"]+"', "", officer.split("advice")[0]))
+    assert "other patients" in engineer
+
+
+def test_findings_of_format_1_have_a_page(audit, tmp_path):
+    document = as_format_1(json.loads((audit / "findings.json").read_text()))
+    for cell in document["cells"]:
+        cell["gallery"] = []
+    (tmp_path / "findings.json").write_text(json.dumps(document))
+    page = page_of(tmp_path, tmp_path)
+    assert "Setting by setting" not in page
+    assert "is at most" not in page
+    assert "RDLV by round and client" in page
 
 
 @pytest.mark.parametrize("attacked", ["recorded update", "stand-ins"])
@@ -114,7 +145,7 @@ def test_sections_without_cells_are_absent(audit, tmp_path):
     small = page_of(tmp_path, tmp_path)
     assert "Leakage and accuracy by defence" in small
     assert "Round by round" in small
-    for title in ("Client inference", "reconstructions look like", "guard", "What may be said", "left out or failed",
+    for title in ("Client inference", "reconstructions look like", "guard", "What may be said", "left out, failed or",
                   "How long it took", "<input"):  # fmt: skip
         assert title not in small
 

@@ -10,7 +10,7 @@ from fluoroscope.audit.plan import AuditPlan
 from fluoroscope.audit.verdicts import Verdicts
 from fluoroscope.cells import Outcome
 from fluoroscope.federation.server import versions
-from fluoroscope.findings import FORMAT, Cell, Claim, Client, Data, Defence, Finding, Findings, Threat
+from fluoroscope.findings import FORMAT, Cell, Claim, Client, Data, Defence, Finding, Findings, Status, Threat
 from fluoroscope.threat_models.words import THREATS_IN_WORDS
 
 _NOT_TRAINED = Claim(statement="not known: its federation was not trained")
@@ -44,6 +44,7 @@ def assembled(
         ),
         threats=tuple(_threat(name) for name in plan.audit.threats),
         verdicts=verdicts.all(),
+        sizes=verdicts.sizes(),
         recommendation=verdicts.recommendation(),
         safe_to_say=verdicts.safe_to_say(),
         not_safe_to_say=verdicts.not_safe_to_say(),
@@ -60,14 +61,21 @@ def _cell(cell: AuditCell, finding: Finding | None, outcome: Outcome | None, lef
         threat=cell.threat,
         defence=cell.label,
         settings=cell.settings,
-        status="left out" if outcome is None else "failed" if outcome.failed else "done",
-        reason=left_out if outcome is None else outcome.failed,
+        status=_status(found, outcome),
+        reason=left_out if outcome is None else outcome.failed or found.gave_up,
         scores=found.scores,
         curves=found.curves,
         gallery=found.gallery,
         verdicts=found.verdicts,
     )
     return made if found.attacked is None else made.model_copy(update={"attacked": found.attacked})
+
+
+def _status(found: Finding, outcome: Outcome | None) -> Status:
+    if outcome is None:
+        return "left out"
+    silent = found.scores.get("gave_up")
+    return "failed" if outcome.failed else "gave up" if silent and silent.value == silent.n else "done"
 
 
 def _data(plan: AuditPlan) -> Data:

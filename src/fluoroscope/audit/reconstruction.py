@@ -1,5 +1,6 @@
 """A curious server: images from one client's update."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -17,12 +18,13 @@ from fluoroscope.cells import CellContext, Result
 from fluoroscope.errors import Unsupported
 from fluoroscope.federation.store import RecordStore
 from fluoroscope.federation.task import Task, load_task
-from fluoroscope.findings import Curve, Finding, Kind
+from fluoroscope.findings import Attacked, Curve, Finding, Kind, Score
 from fluoroscope.rng import generator
 from fluoroscope.scenarios.identifiability import embedded, identified, identified_by_chance
 from fluoroscope.scenarios.isolation import run_isolated
-from fluoroscope.scenarios.stand_ins import held_out_indices, stand_in_round
+from fluoroscope.scenarios.stand_ins import held_out_indices, other_patients, stand_in_round
 from fluoroscope.scores.intervals import bootstrap_mean, wilson
+from fluoroscope.scores.null import against_others
 from fluoroscope.scores.projection import tsne
 from fluoroscope.scores.rdlv import mean_rdlv, rdlv
 from fluoroscope.threat_models import THREATS, observe
@@ -33,6 +35,11 @@ FEW = 4
 SHOWN = 6
 OTHERS = 60
 """Other clients' images on the map."""
+LEAST_SETS = 8
+"""Patients, or groups of them, that guesses are told apart from: stand-ins are each other's, and where they are fewer,
+too few for a p-value of one in twenty, further patients of the test set join them."""
+MOST_SETS = 40
+"""Groups of held-out patients beside one recorded client."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +69,11 @@ class Reconstruction(AuditCell):
             raise Unsupported("the attacker's prior needs public images: set partition.auxiliary in the plan.")
         victims = self._victims(store, task, context)
         clients, stand_ins = [truth for truth, _ in victims], _stands_in(task, self.client)
-        seen = [as_single_step_if_long(observe(record, THREATS.get("curious-server"), prior)) for _, record in victims]
+        server, public, defence = THREATS.get("curious-server"), task.public_images, task.defence
+        seen = [
+            as_single_step_if_long(observe(record, server, prior, public_images=public, defence=defence))
+            for _, record in victims
+        ]
         guesses = run_isolated(
             self.attack,
             seen,
@@ -70,36 +81,31 @@ class Reconstruction(AuditCell):
             lambda i, n: context.on_progress((i + 1) / n),
             Checkpoint(context.checkpoint),
         )
-        images = [guess.images.cpu() for guess in guesses]
+        held, lost = sum(map(len, clients)), [bool(guess.nothing) for guess in guesses]
+        attacked: Attacked = "stand-ins" if stand_ins else "recorded update"
+        reason = next((guess.nothing for guess in guesses if guess.nothing), None)
+        quiet = Measured(sum(lost), len(lost))
+        if all(lost):  # a reason and no result: nobody looked at these patients
+            nothing = scores_of(self.kind, gave_up=quiet, images=held)
+            return result_of(Finding(scores=nothing, attacked=attacked, gave_up=reason))
+        images = [prior.expand_as(guess.images) if guess.nothing else guess.images.cpu() for guess in guesses]
         leaked = [rdlv(guess, client.images, prior) for guess, client in zip(images, clients, strict=True)]
-        hits = [identified(task, guess, client, (1,))[0] for guess, client in zip(images, clients, strict=True)]
-        rng = generator(context.seed, "audit", "bootstrap")
-        held = sum(map(len, clients))
-        recognised = round(sum(hit * len(client) for hit, client in zip(hits, clients, strict=True)))
-        chance = identified_by_chance(task, clients[0], len(images[0]))
-        scores = scores_of(
-            self.kind,
-            rdlv=mean_rdlv(torch.cat([each.values for each in leaked]), rng),
-            ssim=bootstrap_mean(torch.cat([each.similarity for each in leaked]), rng),
-            ssim_prior=float(torch.cat([each.prior_similarity for each in leaked]).mean()),
-            iip=Measured(wilson(recognised, held), chance=chance),
-            recognised=Measured(recognised, held),
-            images=held,
-        )
+        scores = self._scores(task, prior, clients, images, lost, generator(context.seed, "audit", "bootstrap"))
         originals = torch.cat([v.images[each.nearest] for each, v in zip(leaked, clients, strict=True)])
         found = torch.cat(images)
         similarity = torch.cat([each.similarity for each in leaked])
         values = torch.cat([each.values for each in leaked])
         few = range(min(SHOWN, len(found)))
         finding = Finding(
-            scores=scores,
+            scores=scores_of(self.kind, gave_up=quiet, images=held) | scores if any(lost) else scores,
             curves=_map(task, originals, found, generator(context.seed, "audit", "t-sne")),
             gallery=shown(
                 self.id,
                 [f"{_whose(self.client, stand_ins)}, image {i + 1}" for i in few],
                 [{"ssim": float(similarity[i]), "rdlv": float(values[i])} for i in few],
             ),
-            attacked="stand-ins" if stand_ins else "recorded update",
+            attacked=attacked,
+            gave_up=reason,
         )
         images_shown = {
             "original": originals[: len(few)],
@@ -107,6 +113,48 @@ class Reconstruction(AuditCell):
             "prior": prior,
         }
         return result_of(finding, images_shown)
+
+    def _scores(
+        self,
+        task: Task,
+        prior: Tensor,
+        clients: Sequence[PrivateBatch],
+        images: Sequence[Tensor],
+        lost: Sequence[bool],
+        rng: torch.Generator,
+    ) -> dict[str, Score]:
+        """The guesses against their own patients and against the others, as P1 scores them and beside their null."""
+        few = max(0, LEAST_SETS - len(clients)) if len(clients) > 1 else MOST_SETS
+        others = other_patients(task, clients, few)
+        if len(clients) + len(others) < 2:
+            raise Unsupported(
+                f"{self.client} has {len(clients[0])} images, and nobody else has as many to compare a guess with: "
+                "raise partition.test in the plan."
+            )
+        truth = [client.images for client in clients]
+        beside = against_others(images, truth, prior, rng, others, lost)
+        leaked = [rdlv(guess, own, prior) for guess, own in zip(images, truth, strict=True)]
+        hits = [identified(task, guess, client, (1,))[0] for guess, client in zip(images, clients, strict=True)]
+        held = sum(map(len, clients))
+        recognised = round(
+            sum(hit * len(client) for hit, client, no in zip(hits, clients, lost, strict=True) if not no)
+        )
+        chance = identified_by_chance(task, clients[0], len(images[0]))
+        return scores_of(
+            self.kind,
+            leak=beside.leak,
+            told_apart=Measured(beside.told_apart, chance=beside.chance),
+            line_up=Measured(beside.line_up, chance=beside.line_up_chance),
+            found=Measured(sum(int(each.sum()) for each in beside.found), held),
+            images=held,
+            p_value=Measured(beside.p_value, len(clients)),
+            rdlv=mean_rdlv(torch.cat([each.values for each in leaked]), rng),
+            null=beside.null,
+            ssim=bootstrap_mean(torch.cat([each.similarity for each in leaked]), rng),
+            ssim_prior=float(torch.cat([each.prior_similarity for each in leaked]).mean()),
+            iip=Measured(wilson(recognised, held), chance=chance),
+            recognised=Measured(recognised, held),
+        )
 
     def _victims(self, store: RecordStore, task: Task, context: CellContext) -> list[tuple[PrivateBatch, UpdateRecord]]:
         """The client with the update that was recorded; or several stand-ins of the test set, whom the model has not

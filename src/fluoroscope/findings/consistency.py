@@ -27,6 +27,11 @@ def at_odds(findings: Findings, document: dict[str, JsonValue]) -> Iterator[str]
             (f"verdicts.{i}.stopped_by", verdict.stopped_by, [*labels, GUARD])
             for i, verdict in enumerate(findings.verdicts)
         ),
+        *(
+            (f"verdicts.{i}.levels.{j}.defence", each.defence, labels)
+            for i, verdict in enumerate(findings.verdicts)
+            for j, each in enumerate(verdict.levels)
+        ),
         ("recommendation.defence", findings.recommendation.defence, labels),
     ]
     for key, used, offered in known:
@@ -46,7 +51,9 @@ def at_odds(findings: Findings, document: dict[str, JsonValue]) -> Iterator[str]
 
 def texts(findings: Findings) -> Iterator[tuple[str, Text]]:
     """Every sentence of the findings with its key."""
-    yield from ((f"verdicts.{i}.text", verdict.text) for i, verdict in enumerate(findings.verdicts))
+    for i, verdict in enumerate(findings.verdicts):
+        yield f"verdicts.{i}.text", verdict.text
+        yield from ((f"verdicts.{i}.levels.{j}.why", each.why) for j, each in enumerate(verdict.levels))
     yield "recommendation.text", findings.recommendation.text
     yield from ((f"safe_to_say.{i}", text) for i, text in enumerate(findings.safe_to_say))
     yield from ((f"not_safe_to_say.{i}", text) for i, text in enumerate(findings.not_safe_to_say))

@@ -10,11 +10,14 @@ from typing import Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-FORMAT: Final = 1
+FORMAT: Final = 2
+"""2: a null beside every score, a level for every setting, attacks that gave up. Files of format 1 are read."""
 NO_DEFENCE = "none"
 GUARD = "guard"
 """Stops a threat beside any setting: the clients look at a model before they train it."""
 Kind = Literal["federation", "reconstruction", "crafted-model", "guard", "client-inference", "membership", "source"]
+Status = Literal["done", "gave up", "failed", "left out"]
+"""`gave up`: the attack ran and says itself that it found nothing to work on. That is no result."""
 End = Literal["low", "high"]
 Level = Literal["leaks", "holds", "unclear", "not tested"]
 Attacked = Literal["recorded update", "stand-ins"]
@@ -89,13 +92,32 @@ class Threat(_Part):
     cannot: tuple[str, ...] = ()
 
 
+class Size(_Part):
+    """The most that the worse end of a score's interval may be where a setting is said to hold."""
+
+    kind: Kind
+    metric: str
+    most: float
+    of: Literal["value", "times chance", "above chance"] = "value"
+
+
+class SettingLevel(_Part):
+    """What the audit says of one threat under one setting, and why."""
+
+    defence: str
+    level: Level
+    why: Text
+
+
 class Verdict(_Part):
-    """What the audit says of one threat."""
+    """What the audit says of one threat: under the federation's own defences where it has some, else under none."""
 
     threat: str
     level: Level
     text: Text
     stopped_by: str | None = None
+    levels: tuple[SettingLevel, ...] = ()
+    """Setting by setting; none in files of format 1."""
 
 
 class Recommendation(_Part):
@@ -163,6 +185,8 @@ class Finding(_Part):
     claim: Claim | None = None
     """Of the defences of the federation that was trained."""
     attacked: Attacked | None = None
+    gave_up: str | None = None
+    """Why an attack had nothing to say of some victims; `scores` say of how many. Without other scores: of all."""
 
 
 class Cell(_Part):
@@ -173,8 +197,9 @@ class Cell(_Part):
     threat: str | None = None
     defence: str
     settings: dict[str, JsonValue] = Field(default_factory=dict)
-    status: Literal["done", "failed", "left out"]
+    status: Status
     reason: str | None = None
+    """Why there is no result; of one that is done, why the attack gave up on some victims."""
     attacked: Attacked | None = None
     """None: it is no reconstruction, has no result, or is of a version that did not say."""
     scores: dict[str, Score] = Field(default_factory=dict)
@@ -186,7 +211,7 @@ class Cell(_Part):
 class Findings(_Part):
     """Everything that an audit found."""
 
-    format: Literal[1]
+    format: Literal[1, 2]
     title: str
     seed: int
     preset: str | None = None
@@ -196,6 +221,8 @@ class Findings(_Part):
     defences: tuple[Defence, ...] = Field(min_length=1)
     threats: tuple[Threat, ...]
     verdicts: tuple[Verdict, ...]
+    sizes: tuple[Size, ...] = ()
+    """What was small enough for "holds"; none in files of format 1."""
     recommendation: Recommendation
     safe_to_say: tuple[Text, ...] = ()
     not_safe_to_say: tuple[Text, ...] = ()

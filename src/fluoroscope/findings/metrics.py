@@ -30,6 +30,8 @@ class Metric:
     format: str = ".3f"
     unit: str | None = None
     """None: a share, a count or a number without one."""
+    in_words: str = ""
+    """What a reader who knows no abbreviations is told; the label where it is none."""
 
     @property
     def title(self) -> str:
@@ -52,9 +54,24 @@ class Metric:
 
 
 _INFERENCE: tuple[Kind, ...] = ("client-inference", "membership", "source")
+_RIGHT = "Right answers"
 METRICS = (
+    Metric("leak", "Leak", "RDLV against the own patients' images less RDLV against other patients': what a "
+           "reconstruction shows of its own patient alone; at chance 0", ("reconstruction",), True),
+    Metric("told_apart", "Told apart", "share of the reconstructions whose nearest image, of all patients', is one of "
+           "the own patient's", ("reconstruction",), True),
+    Metric("line_up", "Line-up", "share of the line-ups, the own patient and three others, in which the reconstruction "
+           "is nearest to the own one", ("reconstruction",), True),
+    Metric("found", "Found", "attacked images that are the nearest, of all patients', to some reconstruction",
+           ("reconstruction",), True, ".0f"),
+    Metric("gave_up", "Gave up", "victims of whom the attack itself says that it has nothing: they count as the prior, "
+           "as nobody told apart", ("reconstruction",), None, ".0f"),
     Metric("rdlv", "RDLV", "how much nearer a reconstruction comes to a private image than a public image does; 0 or "
-           "less: the attack gained nothing", ("reconstruction",), True),
+           "less: no nearer", ("reconstruction",), True),
+    Metric("null", "RDLV of others", "RDLV of the same reconstructions against other patients' images: what is no leak",
+           ("reconstruction",), None),
+    Metric("p_value", "p-value", "how often guesses would score as high on patients whom they are not about",
+           ("reconstruction",), None),
     Metric("ssim", "SSIM", "likeness of a reconstruction and its original; 1 is the same picture",
            ("reconstruction", "crafted-model"), True),
     Metric("ssim_prior", "SSIM of the prior", "likeness of the prior and the original: what the attacker has without "
@@ -65,11 +82,12 @@ METRICS = (
            ".0f"),
     Metric("images", "Images", "images attacked", ("reconstruction", "crafted-model"), None, ".0f"),
     Metric("accuracy", "Accuracy", "share of test images that the model classifies rightly", ("federation",), None),
-    Metric("accuracy", "Accuracy", "share of cases that the attacker tells rightly", ("membership", "source"), True),
+    Metric("accuracy", "Accuracy", "share of cases that the attacker tells rightly", ("membership", "source"), True,
+           in_words=_RIGHT),
     Metric("f1", "F1", "the model's mean F1 over the classes", ("federation",), None),
     Metric("precision", "Precision", "the model's mean precision over the classes", ("federation",), None),
     Metric("auc", "AUC", "area under the ROC curve; a coin reaches a half", ("federation",), None),
-    Metric("auc", "AUC", "area under the ROC curve; a coin reaches a half", _INFERENCE, True),
+    Metric("auc", "AUC", "area under the ROC curve; a coin reaches a half", _INFERENCE, True, in_words=_RIGHT),
     Metric("loss", "Loss", "the model's loss on the test images", ("federation",), None),
     Metric("epsilon", "ε", "privacy spent; smaller is stronger", ("federation",), True, ".3g"),
     Metric("advantage", "Advantage", "true positives less false positives at the best threshold; guessing reaches 0",
@@ -86,7 +104,7 @@ METRICS = (
 """Every score that an audit writes."""
 
 LEAKS: dict[Kind, tuple[str, ...]] = {
-    "reconstruction": ("rdlv", "iip"),
+    "reconstruction": ("leak", "told_apart", "rdlv", "iip"),
     "crafted-model": ("rate",),
     "client-inference": ("auc",),
     "membership": ("auc", "accuracy"),

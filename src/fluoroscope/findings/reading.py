@@ -58,10 +58,10 @@ def _json(path: Path, missing: str) -> dict[str, JsonValue]:
 
 
 def _checked(model: type[M], document: dict[str, JsonValue], path: Path) -> M:
-    if model is Findings and document.get("format") != FORMAT:
+    if model is Findings and document.get("format") not in range(1, FORMAT + 1):
         seen = document.get("format")
         raise BadInput(
-            f"{path}: format: this version reads format {FORMAT}, not {seen!r}. Run the audit again with it."
+            f"{path}: format: this version reads formats 1 to {FORMAT}, not {seen!r}. Run the audit again with it."
         )
     try:
         return model.model_validate(document)

@@ -7,9 +7,11 @@ from fluoroscope.findings.metrics import KINDS, LEAKS, metric
 from fluoroscope.report.figures import COLOURS, Panel, Point
 from fluoroscope.report.page import Picture
 from fluoroscope.report.small_multiples import Dot, Dots, cloud, curves, dots
-from fluoroscope.report.view import Placed, View, differing, named
+from fluoroscope.report.view import Placed, View, differing, leakiest, named
 
 _ROC, _TSNE = "roc", "tsne"
+_ZERO = {"rdlv": "no better than the prior", "leak": "as on other patients"}
+"""What a score of 0 means."""
 
 
 def by_defence(view: View) -> list[Picture]:
@@ -37,9 +39,28 @@ def by_defence(view: View) -> list[Picture]:
     return drawn
 
 
-def rdlv(view: View) -> list[Picture]:
-    """RDLV over the rounds, a line a client; of one round, by client."""
-    cells = _scored(view.done("reconstruction"), "rdlv")
+def beside_null(view: View) -> list[Picture]:
+    """RDLV against the own patients and against others, of the leakiest reconstruction under each setting."""
+    cells = [placed for placed in _scored(view.done("reconstruction"), "leak") if _scored([placed], "null")]
+    series: dict[str, list[Dot]] = {"own patients": [], "other patients": []}
+    for label in view.defences:
+        worst = leakiest([placed for placed in cells if placed[1].defence == label], "leak")
+        if worst is not None:
+            cell = view.audit.findings.cells[worst[0]]
+            series["own patients"].append(_dot(label, cell, "rdlv"))
+            series["other patients"].append(_dot(label, cell, "null"))
+    present = [dot.category for dot in series["own patients"]]
+    if not present:
+        return []
+    title = "RDLV: own patients and others"
+    alt = "RDLV of the same reconstructions against their own patients' images and against other patients', by setting."
+    return [Picture(dots(Dots(title, "RDLV", present, series, _levels(cells, "rdlv"))), alt)]
+
+
+def by_round_or_client(view: View) -> list[Picture]:
+    """The leak over the rounds, a line per client; of one round, by client. RDLV where findings know no null."""
+    name = "leak" if _scored(view.done("reconstruction"), "leak") else "rdlv"
+    cells, title = _scored(view.done("reconstruction"), name), metric(name).title
     keys = differing(cells)
     others = [key for key in keys if key != "round"]
     if "round" in keys:
@@ -49,21 +70,22 @@ def rdlv(view: View) -> list[Picture]:
             for _, cell in cells:
                 at = cell.settings.get("round")
                 if cell.defence == label and isinstance(at, int | float):
-                    point = _point(float(at), cell, "rdlv")
-                    series.setdefault(named(cell, others) or "RDLV", []).append(point)
-            ordered = {name: sorted(points, key=lambda point: point.x) for name, points in series.items()}
+                    series.setdefault(named(cell, others) or title, []).append(_point(float(at), cell, name))
+            ordered = {each: sorted(points, key=lambda point: point.x) for each, points in series.items()}
             if ordered:
-                panel = Panel(f"Defence: {label}", "round", "RDLV", ordered, {"no better than the prior": 0.0})
-                drawn.append(Picture(curves(panel), f"RDLV by round and client under {label}, with intervals."))
+                panel = Panel(f"Defence: {label}", "round", title, ordered, _levels(cells, name))
+                drawn.append(Picture(curves(panel), f"{title} by round and client under {label}, with intervals."))
         return drawn
     if "client" not in keys:
         return []
     by_client: dict[str, list[Dot]] = {}
     for _, cell in cells:
-        by_client.setdefault(cell.defence, []).append(_dot(str(cell.settings.get("client")), cell, "rdlv"))
+        by_client.setdefault(cell.defence, []).append(_dot(str(cell.settings.get("client")), cell, name))
     clients = list(dict.fromkeys(str(cell.settings.get("client")) for _, cell in cells))
-    title = "RDLV by client"
-    return [Picture(dots(Dots(title, "RDLV", clients, by_client, _levels(cells, "rdlv"))), f"{title}, with intervals.")]
+    heading = f"{title} by client"
+    return [
+        Picture(dots(Dots(heading, title, clients, by_client, _levels(cells, name))), f"{heading}, with intervals.")
+    ]
 
 
 def over_rounds(view: View) -> list[Picture]:
@@ -150,8 +172,8 @@ def _points(curve: Curve) -> list[Point]:
 
 
 def _levels(cells: Sequence[Placed], name: str) -> dict[str, float]:
-    if name == "rdlv":
-        return {"no better than the prior": 0.0}
+    if name in _ZERO:
+        return {_ZERO[name]: 0.0}
     chances = {cell.scores[name].chance for _, cell in cells}
     chance = chances.pop()
     return {} if chances or chance is None else {"guessing": chance}

@@ -121,9 +121,10 @@ def _reconstruction(view: View) -> Section | None:
     cells = view.done("reconstruction")
     if not cells:
         return None
-    text = "RDLV above 0: the attack came nearer to the private images than a public image does. IIP: the share of the "
-    text += " ".join(["attacked images that a reconstruction points to.", *attacked_in_words(c for _, c in cells)])
-    drawn = figures.rdlv(view)
+    text = "Leak: what a reconstruction gains on its own patients over what it gains on others, both as RDLV, the gain "
+    text += "over a public image. A leak of 0 is chance, whatever the RDLV. Told apart: the share of reconstructions "
+    text += " ".join(["that are nearest to their own patient.", *attacked_in_words(c for _, c in cells)])
+    drawn = [*figures.beside_null(view), *figures.by_round_or_client(view)]
     parts = [*([Multiples(drawn)] if drawn else []), _folded_if_long(_table(view, cells))]
     return Section("Reconstruction by client and round", text, parts)
 

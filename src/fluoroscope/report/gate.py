@@ -1,11 +1,14 @@
-"""Limits that an audit must keep. What was not measured keeps none: a failed attack proves nothing."""
+"""Limits that an audit must keep, and the levels of its threats. What was not measured keeps none.
+
+A failed attack proves nothing, and neither does one that could not be told from chance.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
 from fluoroscope.errors import Misconfigured
-from fluoroscope.findings import NO_DEFENCE, Audit, Cell, End, Findings, Kind
+from fluoroscope.findings import NO_DEFENCE, Audit, Cell, End, Findings, Kind, Level
 from fluoroscope.findings.metrics import declared
 from fluoroscope.findings.pointer import pointer
 
@@ -59,23 +62,89 @@ class Judgement:
         return self.value >= self.limit.bound if self.limit.at_least else self.value <= self.limit.bound
 
 
-def judge(audit: Audit, limits: Sequence[Limit], defence: str | None = None) -> tuple[str, list[Judgement]]:
-    """The defence that was judged (default: the recommended one), and each limit against each of its findings."""
-    if not limits:
-        raise Misconfigured("a gate without a limit lets everything through; give one, such as --max-rdlv 0.")
+@dataclass(frozen=True)
+class LevelJudgement:
+    """One threat under the setting that is judged. Nothing but `holds` passes, unless it is allowed by name."""
+
+    threat: str
+    level: Level
+    allowed: bool
+    pointer: str
+    missing: str | None = None
+    """Why there is no level."""
+
+    @property
+    def passed(self) -> bool:
+        return self.allowed or self.level == "holds"
+
+
+@dataclass(frozen=True)
+class Judged:
+    """An audit at the gate."""
+
+    defence: str
+    limits: tuple[Judgement, ...]
+    levels: tuple[LevelJudgement, ...]
+
+    @property
+    def passed(self) -> bool:
+        return all(each.passed for each in self.limits) and all(each.passed for each in self.levels)
+
+
+def judge(audit: Audit, limits: Sequence[Limit], defence: str | None = None, allow: Sequence[str] = ()) -> Judged:
+    """Hold an audit against limits, and against the levels of its threats.
+
+    Args:
+        audit: as `read_findings` gives it.
+        limits: each is held against every finding of the setting that measures it.
+        defence: the setting; default: the recommended one, else none.
+        allow: levels that may pass beside `holds`, such as "unclear", or of one threat: "curious-client=unclear".
+    """
     for limit in limits:
         if not limit.measured_by:
             side = "less" if limit.at_least else "more"
             raise Misconfigured(
                 f"{limit} is not a limit: no cell measures a {limit.metric!r} of which {side} is worse."
             )
-    label = defence or audit.findings.recommendation.defence or NO_DEFENCE
-    known = [each.label for each in audit.findings.defences]
+    findings = audit.findings
+    label = defence or findings.recommendation.defence or NO_DEFENCE
+    known = [each.label for each in findings.defences]
     if label not in known:
         near = get_close_matches(label, known, 1)
         hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}."
         raise Misconfigured(f"this audit has no defence {label!r}; {hint}")
-    return label, [judgement for limit in limits for judgement in _judged(audit.findings, limit, label)]
+    allowed = [_allowed(each, [verdict.threat for verdict in findings.verdicts]) for each in allow]
+    return Judged(
+        label,
+        tuple(judgement for limit in limits for judgement in _judged(findings, limit, label)),
+        tuple(_level(findings, place, label, allowed) for place in range(len(findings.verdicts))),
+    )
+
+
+def _allowed(text: str, threats: Sequence[str]) -> tuple[str | None, str]:
+    """(threat or None for all, level) of `unclear`, `not-tested` or `curious-client=unclear`."""
+    threat, _, level = text.rpartition("=")
+    level = level.replace("-", " ")
+    levels = ("unclear", "not tested", "leaks")
+    if level not in levels or (threat and threat not in threats):
+        raise Misconfigured(
+            f"--allow {text} names no level: it takes {', '.join(each.replace(' ', '-') for each in levels)}, "
+            f"or one of them for one threat, such as {(threats or ['curious-client'])[-1]}=unclear."
+        )
+    return threat or None, level
+
+
+def _level(findings: Findings, place: int, label: str, allowed: Sequence[tuple[str | None, str]]) -> LevelJudgement:
+    verdict = findings.verdicts[place]
+    level: Level = "not tested"
+    where, missing = pointer("verdicts", place, "level"), None
+    at = next((i for i, each in enumerate(verdict.levels) if each.defence == label), None)
+    if at is None:  # of format 1: its levels meant something else
+        missing = "this audit is of a version that compared no score with its null; run it again"
+    else:
+        where, level = pointer("verdicts", place, "levels", at, "level"), verdict.levels[at].level
+    may = any(threat in (None, verdict.threat) and name == level for threat, name in allowed)
+    return LevelJudgement(verdict.threat, level, may, where, missing)
 
 
 def _judged(findings: Findings, limit: Limit, label: str) -> list[Judgement]:
@@ -92,7 +161,8 @@ def _judged(findings: Findings, limit: Limit, label: str) -> list[Judgement]:
 
 def _held(limit: Limit, place: int, cell: Cell) -> Judgement:
     if cell.status != "done":
-        why = f"{cell.id} {'failed' if cell.status == 'failed' else 'was left out'}: {cell.reason or 'no reason given'}"
+        ended = "was left out" if cell.status == "left out" else cell.status
+        why = f"{cell.id} {ended}: {cell.reason or 'no reason given'}"
         return Judgement(limit, cell.id, pointer("cells", place, "status"), missing=why)
     at, score = pointer("cells", place, "scores", limit.metric), cell.scores[limit.metric]
     end: str = limit.worse_end

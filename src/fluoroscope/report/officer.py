@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from fluoroscope.findings import Threat
-from fluoroscope.findings.metrics import KINDS
+from fluoroscope.findings.metrics import KINDS, metric
 from fluoroscope.findings.pointer import pointer
 from fluoroscope.report.view import View
 
@@ -28,6 +28,16 @@ class Card:
 
 
 @dataclass(frozen=True)
+class LevelRow:
+    """One setting, and what was found of each threat under it: (level, word) or None, and why."""
+
+    defence: str
+    levels: Sequence[tuple[str, str] | None]
+    why: Sequence[tuple[str, Markup]]
+    """(threat, sentence)."""
+
+
+@dataclass(frozen=True)
 class Advice:
     """The recommended setting, why, and what it promises."""
 
@@ -41,6 +51,10 @@ class Officer:
     """Everything that the first part of the page says."""
 
     cards: Sequence[Card]
+    levels: Sequence[LevelRow]
+    """Setting by setting; nothing of findings that do not say."""
+    sizes: Sequence[Markup]
+    """What was small enough for "holds"."""
     advice: Advice
     threats: Sequence[Threat]
     safe: Sequence[Markup]
@@ -54,6 +68,8 @@ def officer(view: View) -> Officer:
     findings = view.audit.findings
     return Officer(
         cards=_cards(view),
+        levels=_levels(view),
+        sizes=[_size(view, number) for number in range(len(findings.sizes))],
         advice=Advice(
             findings.recommendation.defence,
             view.write.sentence(findings.recommendation.text),
@@ -93,6 +109,36 @@ def _cards(view: View) -> list[Card]:
         )
         for verdict in view.audit.findings.verdicts
     ]
+
+
+def _levels(view: View) -> list[LevelRow]:
+    titles = {threat.name: threat.title for threat in view.audit.findings.threats}
+    verdicts = view.audit.findings.verdicts
+    if not any(verdict.levels for verdict in verdicts):
+        return []
+    rows = []
+    for label in view.defences:
+        found = [next((each for each in verdict.levels if each.defence == label), None) for verdict in verdicts]
+        why = [
+            (titles[verdict.threat], view.write.sentence(each.why))
+            for verdict, each in zip(verdicts, found, strict=True)
+            if each is not None
+        ]
+        levels = [(each.level.replace(" ", "-"), WORDS[each.level]) if each else None for each in found]
+        rows.append(LevelRow(label, levels, why))
+    return rows
+
+
+_OF = {"value": "", "times chance": " times what guessing reaches", "above chance": " above what guessing reaches"}
+
+
+def _size(view: View, number: int) -> Markup:
+    size = view.audit.findings.sizes[number]
+    measured = metric(size.metric, size.kind)
+    most = view.write.number(pointer("sizes", number, "most"), "g")
+    return Markup("{}, {}: {}{}").format(
+        KINDS[size.kind].lower(), (measured.in_words or measured.title).lower(), most, _OF[size.of]
+    )
 
 
 def _promise(view: View, label: str | None) -> Markup | None:

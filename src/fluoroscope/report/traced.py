@@ -67,9 +67,15 @@ class Traced:
                 continue
             low, high = (self.number(f"{at}/{end}", number.format) for end in ("low", "high"))
             words = Markup("{}: {}, with 95 % confidence between {} and {}").format(
-                metric(at.rsplit("/", 1)[-1]).title, self.number(number.pointer, number.format), low, high
+                self._called(at), self.number(number.pointer, number.format), low, high
             )
             if found.get("n") is not None:
                 words += Markup(" (n = {})").format(self.number(f"{at}/n", "d"))
             said[at] = words
         return list(said.values())
+
+    def _called(self, score: str) -> str:
+        """The score at an address, for a reader who knows no abbreviation."""
+        cell, _, name = score.rpartition("/scores/")
+        found = metric(name, resolve(self.document, cell)["kind"])
+        return found.in_words or found.title
