@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from fluoroscope.audit import audit, plan_cells, reconstruction
 from fluoroscope.audit.kept import unreadable
@@ -17,9 +18,13 @@ from fluoroscope.audit.reconstruction import Reconstruction
 from fluoroscope.audit.schedule import Forecast, cells_of
 from fluoroscope.audit.utility import Utility
 from fluoroscope.cells import CellStore, Local, key
+from fluoroscope.federation.task import load_task
 from fluoroscope.findings import read_findings
 from fluoroscope.findings.metrics import declared
 from fluoroscope.report.audit_report import write_report
+from fluoroscope.report.gate import Limit, judge
+from fluoroscope.report.traced import plain
+from fluoroscope.types import Reconstruction as Guess
 
 from .conftest import plan_of
 
@@ -89,6 +94,91 @@ def test_a_reconstruction_says_what_was_attacked(done):
     }  # fmt: skip
     assert [cell["kind"] for cell in findings(out)["cells"] if "attacked" in cell] == ["reconstruction"] * 2
     assert read_findings(out).findings == found.findings, "as it was made, so it is read"
+
+
+def test_a_reconstruction_stands_beside_its_null(done):
+    (cell, *_) = [cell for cell in done[0].findings.cells if cell.kind == "reconstruction"]
+    assert {"leak", "null", "told_apart", "line_up", "p_value", "found", "rdlv"} <= set(cell.scores)
+    assert cell.scores["told_apart"].chance == pytest.approx(1 / 8), "two victims, and six patients beside them"
+    server = next(each for each in done[0].findings.verdicts if each.threat == "curious-server")
+    assert [each.defence for each in server.levels] == ["none", "noise"]
+    assert done[0].findings.sizes
+
+
+def silent(some=None):
+    """An attack that gives up: on the first so many victims, or on all."""
+
+    def guesses(attack, observations, *rest):
+        return [
+            Guess(
+                torch.rand(1, 1, 28, 28, generator=torch.Generator().manual_seed(i)),
+                labels=None,
+                objective=0.0,
+                nothing="the update has no layer that it can read" if some is None or i < some else "",
+            )
+            for i in range(len(observations))
+        ]
+
+    return guesses
+
+
+ALONE = {"threats": ["curious-server"], "victims": 4}
+
+
+def test_an_attack_that_gave_up_is_no_result(tmp_path, monkeypatch):
+    """Trials F1: the page says "not tested", and the gate breaks."""
+    monkeypatch.setattr(reconstruction, "run_isolated", silent())
+    found = audit(plan_of(audit=ALONE), tmp_path, HERE)
+    cells = [cell for cell in found.findings.cells if cell.kind == "reconstruction"]
+    assert [(cell.status, cell.reason) for cell in cells] == [
+        ("gave up", "the update has no layer that it can read")
+    ] * 2
+    assert [set(cell.scores) for cell in cells] == [{"gave_up", "images"}] * 2
+    assert (cells[0].scores["gave_up"].value, cells[0].scores["gave_up"].n) == (4, 4)
+    (server,) = found.findings.verdicts
+    assert {server.level, *(each.level for each in server.levels)} == {"not tested"}
+    assert found.findings.recommendation.defence is None
+    page = write_report(tmp_path).read_text()
+    assert "Not tested" in page
+    assert page.count("the update has no layer that it can read") >= 3
+    judged = judge(read_findings(tmp_path), [Limit("rdlv", 0.0)])
+    assert not judged.passed
+    assert not any(each.passed for each in (*judged.limits, *judged.levels))
+    again = audit(plan_of(audit=ALONE), tmp_path, HERE)
+    assert again.findings == found.findings, "and it is kept"
+
+
+def test_an_attack_that_gave_up_on_some_counts_them_as_the_prior(tmp_path, monkeypatch):
+    monkeypatch.setattr(reconstruction, "run_isolated", silent(some=3))
+    found = audit(plan_of(audit={**ALONE, "compare": []}), tmp_path, HERE).findings
+    (cell,) = [cell for cell in found.cells if cell.kind == "reconstruction"]
+    assert cell.status == "done"
+    assert (cell.scores["gave_up"].value, cell.scores["gave_up"].n) == (3, 4)
+    assert cell.scores["found"].value <= 1
+    assert cell.reason == "the update has no layer that it can read"
+    assert "gave up on" in found.verdicts[0].text.text
+
+
+def test_a_recorded_client_is_compared_with_held_out_patients(tmp_path, monkeypatch):
+    """Its own images as the guess: all are told apart; somebody else's: chance."""
+    plan = plan_of(audit={**ALONE, "client": "client-4", "compare": []})
+    task = load_task(plan.federation("none"))
+    own = task.train_batch(3).images
+
+    def perfect(attack, observations, *rest):
+        return [Guess(own, labels=None, objective=0.0)]
+
+    monkeypatch.setattr(reconstruction, "run_isolated", perfect)
+    found = audit(plan, tmp_path, HERE).findings
+    (cell,) = [cell for cell in found.cells if cell.kind == "reconstruction"]
+    assert cell.attacked == "recorded update"
+    assert cell.scores["told_apart"].value == 1
+    assert cell.scores["told_apart"].chance == pytest.approx(8 / 24), "twenty test images hold two such clients"
+    assert cell.scores["p_value"].value < 0.05
+    assert cell.scores["leak"].low > 0
+    assert found.verdicts[0].level == "leaks"
+    words = plain(json.loads((tmp_path / "findings.json").read_text()), found.verdicts[0].text)
+    assert words.startswith("Of 8 images of client-4 the server recovered 8 so that they are told apart")
 
 
 @pytest.fixture

@@ -122,7 +122,8 @@ def test_the_worse_end_of_the_interval_counts(home):
 
 def test_accuracy_of_an_attack_is_no_utility(home):
     """The source attack's accuracy, a third, is below the limit; the federation's is not."""
-    code, found = gate(home, "a", "--min-accuracy", "0.8", "--defence", "none")
+    allowed = [word for level in ("leaks", "unclear", "not-tested") for word in ("--allow", level)]
+    code, found = gate(home, "a", "--min-accuracy", "0.8", "--defence", "none", *allowed)
     assert code == 0
     assert [each["cell"] for each in found["limits"]] == ["federation-0"]
 
@@ -142,6 +143,19 @@ def test_not_measured_is_not_safe(home, arguments, why):
     assert why in fluoroscope("gate", "a", *arguments, cwd=home).stdout
 
 
+def test_unclear_and_not_tested_break_the_gate_and_can_be_allowed_by_name(home):
+    arguments = ("--defence", "clip-and-noise 0.5", "--min-accuracy", "0.6")
+    code, found = gate(home, "a", *arguments)
+    assert code == 4
+    broken = {each["threat"]: each["level"] for each in found["levels"] if not each["passed"]}
+    assert broken == {"curious-server": "unclear", "malicious-server": "unclear", "outsider": "not tested"}
+    assert gate(home, "a", *arguments, "--allow", "unclear", "--allow", "not-tested")[0] == 0
+    said = fluoroscope("gate", "a", *arguments, "--allow", "unclear", cwd=home)
+    assert said.returncode == 4
+    for words in ("outsider holds", "BROKEN", "allowed", "not tested"):
+        assert words in said.stdout
+
+
 def test_a_broken_limit_in_words(home):
     done = fluoroscope("gate", "weak", "--max-rdlv", "0", "--min-accuracy", "0.5", cwd=home)
     assert done.returncode == 4
@@ -152,7 +166,7 @@ def test_a_broken_limit_in_words(home):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "without a limit"),
+        (["--allow", "curious-cleint=unclear"], "names no level"),
         (["--max-rdlv", "0", "--defence", "non"], "did you mean 'none'"),
         (["--max-rdlv", "0", "--defence", "wall"], "percentile-gaussian"),
         (["--max-rdlv", "much"], "much"),

@@ -91,15 +91,23 @@ class EfficientNetLite0(nn.Module):
         self.fc = nn.Linear(FEATURES, classes)
 
     def features(self, images: Tensor) -> Tensor:
-        """The 1280 pooled features: the embedding that IIP and t-SNE use."""
-        # Alike in every channel, so a grey image through summed kernels equals its RGB copy through the originals.
-        normalised = (images * 255 - 127) / 128
-        pooled: Tensor = self.head(self.blocks(self.stem(normalised))).mean(dim=(2, 3))
+        """The 1280 pooled features, which the last layer reads."""
+        pooled: Tensor = self.head(self.blocks(self.stem(_normalised(images)))).mean(dim=(2, 3))
         return pooled
+
+    def features_by_place(self, images: Tensor, blocks: int, grid: int) -> Tensor:
+        """What the first blocks see in each place of a grid: (n, channels * grid * grid)."""
+        seen: Tensor = self.blocks[:blocks](self.stem(_normalised(images)))
+        return F.adaptive_avg_pool2d(seen, grid).flatten(1)
 
     def forward(self, images: Tensor) -> Tensor:
         logits: Tensor = self.fc(self.features(images))
         return logits
+
+
+def _normalised(images: Tensor) -> Tensor:
+    """Alike in every channel, so a grey image through summed kernels equals its RGB copy through the originals."""
+    return (images * 255 - 127) / 128
 
 
 _NAMES = (  # the package's names -> ours; the order matters, and our own names pass unchanged

@@ -14,8 +14,8 @@ from fluoroscope.types import PrivateBatch
 
 @lru_cache(maxsize=2)
 def _embedder(side: int) -> ImageNetEmbedder:
-    """At most twice the images' side: drawn out further, all images look blurred in the same way."""
-    return ImageNetEmbedder(size=min(224, 2 * side))
+    """At the images' own side, up to 64: chosen on NIH's chest X-rays (docs/measured.md)."""
+    return ImageNetEmbedder(size=min(64, side))
 
 
 def embedded(images: Tensor) -> Tensor:
@@ -32,7 +32,10 @@ def _pool(task: Task) -> tuple[Tensor, Tensor]:
 
 
 def identified(task: Task, guesses: Tensor, victims: PrivateBatch, nearest: Sequence[int]) -> list[float]:
-    """k-IIP of one client's reconstructions among the images of all clients and its own, for each k."""
+    """k-IIP of one client's reconstructions among the images of all clients and its own, for each k.
+
+    Embeddings are centred by the mean of the pool before their cosines are taken: what all X-rays share tells nobody.
+    """
     images, known = _pool(task)
     same = [(images == image).flatten(1).all(1) for image in victims.images]
     own = torch.stack(same).any(0)
@@ -41,7 +44,8 @@ def identified(task: Task, guesses: Tensor, victims: PrivateBatch, nearest: Sequ
     pool = torch.cat([known, embedded(more)]) if len(more) else known
     trained_on = torch.cat([own, torch.ones(len(more), dtype=torch.bool)])
     mine = embedded(guesses.clamp(0, 1))
-    return [identify(mine, pool, trained_on, min(k, len(pool))).iip for k in nearest]
+    centre = pool.mean(0)
+    return [identify(mine - centre, pool - centre, trained_on, min(k, len(pool))).iip for k in nearest]
 
 
 def identified_by_chance(task: Task, victims: PrivateBatch, guesses: int) -> float:

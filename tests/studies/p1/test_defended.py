@@ -49,7 +49,7 @@ def test_rows_have_what_the_paper_s_figures_show(folder, tmp_path):
 def test_a_client_of_several_images_is_attacked_as_it_is(folder, tmp_path):
     cell, result = run(folder, tmp_path, client=1, attack_name="bn-only")
     assert (cell.settings["images"], cell.settings["victims"]) == (8, 1)
-    assert result.images["embedded originals"].shape == (8, 1280)
+    assert result.images["embedded originals"].shape == (8, 640)
 
 
 def test_the_defence_is_on_the_update_that_is_attacked(folder, tmp_path):
