@@ -167,8 +167,9 @@ def _compared(
 ) -> list[_Compared]:
     belongs = torch.repeat_interleave(torch.arange(len(sets)), torch.tensor([len(each) for each in sets]))
     # The prior in the same pass as the guesses, so that its own gain is 0 and not the difference of two methods.
-    pictures = torch.cat([*guesses, public_mean[None].to(guesses[0])])
-    *found, prior = torch.split(ssim_matrix(pictures, torch.cat(list(sets))).double(), [*map(len, guesses), 1])
+    everybody = torch.cat(list(sets))
+    pictures = torch.cat([each.to(everybody) for each in (*guesses, public_mean[None])])
+    *found, prior = torch.split(ssim_matrix(pictures, everybody).double(), [*map(len, guesses), 1])
     made = []
     for victim, (values, quiet) in enumerate(zip(found, silent, strict=True)):
         similarity = values.nan_to_num(-math.inf)
