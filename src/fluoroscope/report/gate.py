@@ -162,7 +162,7 @@ def _judged(findings: Findings, limit: Limit, label: str) -> list[Judgement]:
 def _held(limit: Limit, place: int, cell: Cell) -> Judgement:
     if cell.status != "done":
         ended = "was left out" if cell.status == "left out" else cell.status
-        why = f"{cell.id} {ended}: {cell.reason or 'no reason given'}"
+        why = f"{cell.id} {ended}: {(cell.reason or 'no reason given').rstrip('.')}"
         return Judgement(limit, cell.id, pointer("cells", place, "status"), missing=why)
     at, score = pointer("cells", place, "scores", limit.metric), cell.scores[limit.metric]
     end: str = limit.worse_end
