@@ -132,17 +132,17 @@ def _images(cell: AuditCell) -> float:
     if isinstance(cell, Reconstruction):
         held = next(len(split.train) for split in clients if split.name == cell.client)
         guessed = held * cell.victims if held <= FEW else plan.training.batch_size
-        return _BACK_AND_FORTH * guessed * _iterations(cell)
+        return _BACK_AND_FORTH * guessed * _iterations(cell, held)
     if isinstance(cell, CraftedModel | Guard):
         return 2 * sum(len(split.train) for split in clients) * plan.training.epochs
     return trained
 
 
-def _iterations(cell: Reconstruction) -> int:
+def _iterations(cell: Reconstruction, images: int) -> int:
     attack = cell.attack
     if isinstance(attack, Span):
         return attack.budget.iterations * 2  # some images get another start
     if isinstance(attack, Inversion):
         stages = attack.stages
-        return attack.budget.iterations + (stages.iterations + stages.coarse.iterations if stages else 0)
+        return attack.budget.iterations + (stages.extra(images) if stages else 0)
     return 1000

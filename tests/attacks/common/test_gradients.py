@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from fluoroscope.attacks.common.gradients import gradient_of, is_exact
+from fluoroscope.attacks.common.gradients import first_step_of_adam, gradient_of, is_exact
 from fluoroscope.attacks.common.setup import Setup
 from fluoroscope.federation.client_round import client_round
 from fluoroscope.threat_models import THREATS, observe
@@ -64,6 +64,22 @@ def test_small_gradients_are_read_from_adam_s_first_step():
     found = gradient_of(setup_of(training))
     for name, value in true_gradient().items():
         torch.testing.assert_close(found[name], value, rtol=2e-2, atol=2e-5)
+
+
+@pytest.mark.parametrize("optimiser", [Adam(1e-2), Adam(1e-2, weight_decay=0.01), AdamW(1e-2)], ids=str)
+def test_a_reading_of_adam_is_as_far_off_as_it_says(optimiser):
+    """Against the true gradient: in units of the predicted deviation, errors are of size 1; bounds are bounds."""
+    found, true = first_step_of_adam(setup_of(LocalTraining(optimiser, 4, 4))), true_gradient()
+    off, kept = [], []
+    for name, reading in found.items():
+        told = reading.beyond == 0
+        rounding = 1e-6 * true[name].abs().max() + 1e-6 * optimiser.weight_decay  # of the gradient's own sums
+        off.append(((reading.value - true[name]) / (reading.deviation + rounding))[told])
+        kept.append(((true[name] - 0.5 * reading.value) * reading.beyond > 0)[~told])
+    errors = torch.cat(off)
+    assert len(errors) > 100
+    assert 0.3 < errors.abs().quantile(0.68) < 1.5
+    assert torch.cat(kept).double().mean() > 0.95
 
 
 def test_clipping_hides_the_scale_alone():

@@ -1,9 +1,12 @@
 """The coarse grids: the derivative through them, and that they bring images on."""
 
+from dataclasses import replace
+
 import torch
 
 from fluoroscope.attacks.gradient_inversion.coarse import CoarseToFine, OnAGrid
 from fluoroscope.attacks.gradient_inversion.objective import Objective, OneStep
+from fluoroscope.attacks.gradient_inversion.stages import Grids
 from tests.attacks.gradient_inversion.observations import seen, victim
 
 from .simulated_clients.test_unrolled import in_double
@@ -37,6 +40,9 @@ def test_images_come_nearer_and_stay_in_the_box():
     assert torch.equal(start, torch.full((2, 1, 28, 28), 0.5))
 
 
-def test_one_image_has_nobody_to_part_from():
-    assert CoarseToFine(iterations=10).total(1) == 0
-    assert CoarseToFine(iterations=10).total(2) == 30
+def test_one_image_is_brought_on_too():
+    client, start = OneStep(seen(victim(1), "small-cnn"), STATISTICS), torch.full((1, 1, 28, 28), 0.5)
+    logits, grids = torch.zeros(1, 2), Grids().of(1)
+    found = replace(grids, iterations=10)(client, start, logits, BOX, rng(), lambda _: None)
+    assert grids.total == 3 * grids.iterations
+    assert client.evaluate(found, logits)[0] < 0.9 * client.evaluate(start, logits)[0]

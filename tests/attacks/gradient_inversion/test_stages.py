@@ -14,7 +14,8 @@ from fluoroscope.attacks.gradient_inversion.coarse import CoarseToFine
 from fluoroscope.attacks.gradient_inversion.distances import RelativeLayerL2
 from fluoroscope.attacks.gradient_inversion.objective import Objective
 from fluoroscope.attacks.gradient_inversion.regularisers import TotalVariation
-from fluoroscope.attacks.gradient_inversion.stages import StatisticsFirst
+from fluoroscope.attacks.gradient_inversion.simulated_clients.dispatch import client_for
+from fluoroscope.attacks.gradient_inversion.stages import CoarseFirst, Grids, StatisticsFirst
 from fluoroscope.digest import digest
 from fluoroscope.rng import generator
 from tests.attacks.gradient_inversion.observations import seen, victim
@@ -23,7 +24,7 @@ PRIOR = torch.full((1, 28, 28), 0.5)
 ATTACK = Inversion(
     Objective(RelativeLayerL2(), 0.01, batchnorm_weight=0.01, regularisers=(TotalVariation(0.1),)),
     budget=Budget(6),
-    stages=StatisticsFirst(4, lr=0.003, coarse=CoarseToFine(iterations=2)),
+    stages=StatisticsFirst(4, lr=0.003, grids=Grids(CoarseToFine(iterations=2), CoarseToFine(iterations=2, noise=0.0))),
 )
 
 
@@ -36,7 +37,10 @@ def test_the_second_stage_goes_on_where_the_first_ended():
     (found,) = ATTACK.run([observation], rng())
     alone = replace(ATTACK, objective=replace(ATTACK.objective, distance=None), stages=None)
     draws = generator(int(torch.randint(2**62, (), generator=rng())), digest(observation.update), "stages")
-    (first,) = alone.run([observation], draws)
+    client = client_for(observation, alone.objective)
+    grids = CoarseToFine(iterations=2, noise=0.0)
+    begun = grids(client, PRIOR[None], torch.zeros(1, 2), ATTACK.box, draws, lambda _: None)
+    (first,) = replace(alone, start=Given(begun), optimiser=Adam(0.1 * Grids().fine)).run([observation], draws)
     second = replace(ATTACK, start=Given(first.images), optimiser=Adam(0.003), label_pace=0.1 / 0.003, stages=None)
     second = replace(second, schedule=Schedule(warmup=5, decay="cosine"), budget=Budget(4))
     (expected,) = second.run([observation], draws)
@@ -49,13 +53,13 @@ def test_the_second_stage_goes_on_where_the_first_ended():
 def test_progress_runs_through_both_stages_and_a_stopped_run_goes_on(tmp_path):
     told, observations = [], [seen(victim(1, seed=s), "small-cnn", prior=PRIOR) for s in (0, 1)]
     found = ATTACK.run(observations, rng(), lambda i, n: told.append((i, n)))
-    assert told == [(i, 20) for i in range(20)]
+    assert told == [(i, 32) for i in range(32)]
 
     class Stopped(Exception):
         pass
 
     def stop(i: int, n: int) -> None:
-        if i == 17:
+        if i == 29:
             raise Stopped
 
     checkpoint = Checkpoint(tmp_path, every_seconds=0.0)
@@ -63,7 +67,7 @@ def test_progress_runs_through_both_stages_and_a_stopped_run_goes_on(tmp_path):
         ATTACK.run(observations, rng(), stop, checkpoint)
     told.clear()
     again = ATTACK.run(observations, rng(), lambda i, n: told.append(i), checkpoint)
-    assert told == [18, 19], "no stage that had ended is repeated"
+    assert told == [30, 31], "no stage that had ended is repeated"
     for ours, theirs in zip(again, found, strict=True):
         assert torch.equal(ours.images, theirs.images)
 
@@ -76,6 +80,18 @@ def test_several_images_go_through_the_grids():
     assert found.images.shape == (2, 1, 28, 28)
     assert not torch.allclose(found.images[0], found.images[1], atol=1e-2)
     assert 0 <= found.images.min() <= found.images.max() <= 1
+
+
+def test_statistics_alone_go_through_the_grids_too():
+    """And from there they end lower than from the prior."""
+    observation, told = seen(victim(1), "small-cnn", prior=PRIOR), []
+    plain = replace(ATTACK, objective=replace(ATTACK.objective, distance=None), stages=None, budget=Budget(20))
+    grids = Grids(one=CoarseToFine(iterations=10, noise=0.0))
+    (found,) = replace(plain, stages=CoarseFirst(grids)).run([observation], rng(), lambda i, n: told.append((i, n)))
+    (without,) = plain.run([observation], rng())
+    assert told == [(i, 50) for i in range(50)]
+    assert torch.equal(found.start, PRIOR[None])
+    assert found.objective < without.objective
 
 
 @pytest.mark.parametrize("model", ["small-cnn", "lenet5"])

@@ -1,12 +1,28 @@
 """The gradient behind an update: what the client's optimiser made of it, undone."""
 
+from typing import NamedTuple
+
+import torch
 from torch import Tensor
 
 from fluoroscope.attacks.common.setup import Setup
 from fluoroscope.types import Adam, AdamW, LocalTraining, Sgd
 
-SATURATED = 1 - 2.0**-22
-"""The largest share of lr that a first step of Adam is read from: beyond it, rounding says nothing of the gradient."""
+ARITHMETIC = 2 * 2.0**-24
+"""Standard deviation of what float32 makes of Adam's own formula, relative: about ten roundings, even over 2^-24."""
+SATURATED = 2.0
+"""Where lr - |step| is below so many deviations of its rounding, a first step of Adam says that g is large, no more."""
+
+
+class Reading(NamedTuple):
+    """A gradient as an update shows it, value by value."""
+
+    value: Tensor
+    """The best estimate, float64."""
+    deviation: Tensor
+    """Standard deviation of its error."""
+    beyond: Tensor
+    """1 or -1 where the truth is the value or anything above or below it; 0 where it is the value."""
 
 
 def is_exact(training: LocalTraining) -> bool:
@@ -18,14 +34,13 @@ def gradient_of(setup: Setup) -> dict[str, Tensor] | None:
     """The mean gradient of the client's steps, by parameter that was trained and sent; None where no formula gives it.
 
     Exact for one step of SGD, whose decay and first momentum are undone, and for a gradient sent as it is; up to a
-    factor where the client clipped it. Near for the first step of Adam and AdamW, whose moments start at zero: from
-    step = -lr g / (|g| + eps) follows |g| = eps r / (1 - r) with r = |step| / lr. Of several steps of SGD the mean
-    direction, which decay and momentum bend; of several steps of Adam nothing.
+    factor where the client clipped it. Near for the first step of Adam and AdamW (`first_step_of_adam`). Of several
+    steps of SGD the mean direction, which decay and momentum bend; of several steps of Adam nothing.
     """
     training, before = setup.training, setup.state
     optimiser, steps = training.optimiser, training.steps
     if isinstance(optimiser, Adam):
-        return None if steps > 1 else {n: _first_adam(optimiser, v, before[n]) for n, v in setup.update.items()}
+        return None if steps > 1 else {n: r.value.to(before[n].dtype) for n, r in first_step_of_adam(setup).items()}
     found = {name: value / (-optimiser.lr * steps) for name, value in setup.update.items()}
     if steps > 1 or not isinstance(optimiser, Sgd):
         return found
@@ -33,9 +48,39 @@ def gradient_of(setup: Setup) -> dict[str, Tensor] | None:
     return {name: value / ahead - optimiser.weight_decay * before[name] for name, value in found.items()}
 
 
-def _first_adam(optimiser: Adam, update: Tensor, before: Tensor) -> Tensor:
+def first_step_of_adam(setup: Setup) -> dict[str, Reading]:
+    """The gradient behind one step of Adam or AdamW from zero moments, and how well each of its values is known.
+
+    step = -lr g / (|g| + eps), so |g| = eps (1 - u) / u with u = 1 - |step| / lr. What the step was is known up to the
+    rounding of the weight that it was added to: an error s of u is one of eps s / u^2 of g.
+    """
+    optimiser = setup.training.optimiser
+    assert isinstance(optimiser, Adam)
+    return {name: _read(optimiser, value, setup.state[name]) for name, value in setup.update.items()}
+
+
+def _read(optimiser: Adam, update: Tensor, before: Tensor) -> Reading:
     lr, decay = optimiser.lr, optimiser.weight_decay
-    step = update + lr * decay * before if isinstance(optimiser, AdamW) else update
-    share = (step / lr).abs().clamp_max(SATURATED)
-    gradient = -step.sign() * optimiser.eps * share / (1 - share)
-    return gradient if isinstance(optimiser, AdamW) else gradient - decay * before
+    after = before + update
+    # AdamW shrinks the weight first, and rounds it: so does its reader.
+    stood = before * (1 - lr * decay) if isinstance(optimiser, AdamW) else before
+    step = after.double() - stood.double()
+    left = 1 - step.abs() / lr
+    error = ((_spacing(after) / lr).square() / 12 + ARITHMETIC**2).sqrt()  # a rounding is even over the spacing
+    short = left.clamp_min(error)
+    towards = -step.sign()
+    value = towards * optimiser.eps * (1 - short).clamp_min(0) / short
+    if not isinstance(optimiser, AdamW):
+        value = value - decay * before.double()
+    return Reading(
+        value,
+        optimiser.eps * error / short.square(),
+        torch.where(left < SATURATED * error, towards, 0.0),
+    )
+
+
+def _spacing(values: Tensor) -> Tensor:
+    """The distance between neighbouring floating-point numbers there, float64."""
+    kind = torch.finfo(values.dtype)
+    _, exponent = torch.frexp(values.abs().clamp_min(kind.tiny))
+    return torch.ldexp(torch.full_like(values, kind.eps / 2, dtype=torch.float64), exponent)

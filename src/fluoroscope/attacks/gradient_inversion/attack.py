@@ -25,7 +25,7 @@ from fluoroscope.attacks.gradient_inversion.simulated_clients.dispatch import (
     client_for,
     row_evaluation,
 )
-from fluoroscope.attacks.gradient_inversion.stages import StatisticsFirst
+from fluoroscope.attacks.gradient_inversion.stages import CoarseFirst, StatisticsFirst
 from fluoroscope.digest import digest
 from fluoroscope.errors import Misconfigured
 from fluoroscope.rng import generator
@@ -55,8 +55,9 @@ class Inversion:
     """Holds the channels of a colour image alike: X-rays that a network takes as three channels (P1 fig. 3)."""
     bare: Objective | None = None
     """What is minimised where the BatchNorm statistics were withheld; None leaves that term out and no more."""
-    stages: StatisticsFirst | None = None
-    """Where both terms are compared, leaves the gradient term to a last, short stage; None has it throughout."""
+    stages: StatisticsFirst | CoarseFirst | None = None
+    """Coarse grids first; and where both terms are compared, the gradient term in a last, short stage only. None goes
+    by pixels and has all terms throughout."""
     group: GroupConsistency | None = None
     """Draws the restarts of one observation towards their mean."""
     snapshots: int | None = None
@@ -96,7 +97,7 @@ class Inversion:
         both = isinstance(self.objective, Objective) and self.objective.compares_both
         if both and not all(gives_statistics(observation) for observation in observations):
             return self._apart(observations, rng, on_iteration, checkpoint)
-        if both and self.stages is not None:
+        if self.stages is not None and (both or isinstance(self.stages, CoarseFirst)):
             return self.stages.run(self, observations, rng, on_iteration, checkpoint)
         seed = int(torch.randint(2**62, (), generator=rng))
         found: dict[int, Reconstruction] = {}

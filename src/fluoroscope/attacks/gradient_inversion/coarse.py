@@ -1,6 +1,7 @@
-"""Several images part ways on a coarse grid first: with few unknowns they find their shapes, and details follow.
+"""Images find their shapes on a coarse grid first, with few unknowns, and details follow.
 
-Pixel by pixel, images that start alike share out what their batches' mean statistics say, and none gets anywhere.
+Pixel by pixel, images that start alike share out what their batches' mean statistics say, and none gets anywhere; and
+a single image ends in one of the many local minima that its fine structure has.
 """
 
 from collections.abc import Callable
@@ -13,14 +14,13 @@ from torch import Tensor, nn
 from fluoroscope.attacks.common.checkpoint import Checkpoint
 from fluoroscope.attacks.common.engine import Budget, descend
 from fluoroscope.attacks.common.optimisers import Adam, Schedule
-from fluoroscope.attacks.gradient_inversion.row_layout import Client, Layout, ObjectiveAndGradients, one_by_one
+from fluoroscope.attacks.gradient_inversion.row_layout import Evaluated, Layout, ObjectiveAndGradients, one_by_one
 
 
 class OnAGrid:
     """A client as a function of what is added to `base` on a grid of fewer points, drawn smoothly between them."""
 
-    def __init__(self, client: Client, base: Tensor, divisor: int, box: tuple[float, float] | None) -> None:
-        self.setup = client.setup
+    def __init__(self, client: Evaluated, base: Tensor, divisor: int, box: tuple[float, float] | None) -> None:
         self.shape = (*base.shape[:2], *(max(1, side // divisor) for side in base.shape[2:]))
         self._client, self._base, self._box = client, base, box
 
@@ -48,15 +48,16 @@ class CoarseToFine:
     """On each grid."""
     lr: float = 0.1
     noise: float = 0.05
-    """Standard deviation on the first grid: something must tell the images apart."""
+    """Standard deviation on the first grid: something must tell several images apart."""
 
-    def total(self, images: int) -> int:
-        """Iterations in all; one image has nobody to part from."""
-        return len(self.divisors) * self.iterations if images > 1 else 0
+    @property
+    def total(self) -> int:
+        """Iterations in all."""
+        return len(self.divisors) * self.iterations
 
     def __call__(
         self,
-        client: Client,
+        client: Evaluated,
         images: Tensor,
         logits: Tensor,
         box: tuple[float, float] | None,

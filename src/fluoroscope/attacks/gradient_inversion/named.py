@@ -22,7 +22,7 @@ from fluoroscope.attacks.gradient_inversion.objective import Objective
 from fluoroscope.attacks.gradient_inversion.regularisers import GroupConsistency, SquaredNorm, TotalVariation
 from fluoroscope.attacks.gradient_inversion.simulated_clients.global_model import ModelObjective
 from fluoroscope.attacks.gradient_inversion.simulated_clients.p1_public_code import P1PublicCode
-from fluoroscope.attacks.gradient_inversion.stages import StatisticsFirst
+from fluoroscope.attacks.gradient_inversion.stages import CoarseFirst, StatisticsFirst
 from fluoroscope.attacks.registry import ATTACKS
 
 
@@ -44,7 +44,10 @@ def _p4(distance: Distance, start: Initialisation) -> Inversion:
 
 
 # P1 without its gradient term: exact BatchNorm statistics and total variation alone.
-_add("bn-only", Inversion(Objective(batchnorm_weight=0.01, regularisers=(TotalVariation(4.0),))))
+_add(
+    "bn-only",
+    Inversion(Objective(batchnorm_weight=0.01, regularisers=(TotalVariation(4.0),)), stages=CoarseFirst()),
+)
 
 # P1, both terms.
 EPOCHWISE = Inversion(

@@ -18,16 +18,20 @@ RowEvaluate = Callable[[Tensor, Tensor, Tensor], ObjectiveAndGradients]
 """The same for the rows asked for: (images, logits, row numbers), each with the row as its first axis."""
 
 
-class Client(Protocol):
-    """One observation's objective as a function of images (n, channels, height, width) and logits (n, classes)."""
-
-    @property
-    def setup(self) -> Setup: ...
+class Evaluated(Protocol):
+    """An objective as a function of images (n, channels, height, width) and logits (n, classes)."""
 
     def evaluate(self, images: Tensor, logits: Tensor) -> ObjectiveAndGradients: ...
 
 
-def one_by_one(clients: Sequence[Client]) -> RowEvaluate:
+class Client(Evaluated, Protocol):
+    """One observation's objective."""
+
+    @property
+    def setup(self) -> Setup: ...
+
+
+def one_by_one(clients: Sequence[Evaluated]) -> RowEvaluate:
     """For problems that fill the machine by themselves: each row by its own client, one after another."""
 
     def evaluate(images: Tensor, logits: Tensor, rows: Tensor) -> ObjectiveAndGradients:

@@ -8,6 +8,7 @@ import torch
 from fluoroscope.attacks import ATTACKS, Attack
 from fluoroscope.attacks.gradient_inversion.attack import Inversion
 from fluoroscope.attacks.gradient_inversion.single_step import as_single_step_if_long
+from fluoroscope.attacks.gradient_inversion.stages import StatisticsFirst
 from fluoroscope.cells import CellContext, Result
 from fluoroscope.data.partition.p1 import TABLE_II
 from fluoroscope.errors import Unsupported
@@ -72,8 +73,15 @@ class Defended:
             return attack
         stages = attack.stages
         if stages is not None:
-            coarse = replace(stages.coarse, iterations=stages.coarse.iterations // 3)
-            stages = replace(stages, iterations=stages.iterations // 2, coarse=coarse)
+            several, one = stages.grids.several, stages.grids.one
+            quick = replace(
+                stages.grids,
+                several=replace(several, iterations=several.iterations // 3),
+                one=replace(one, iterations=one.iterations // 3),
+            )
+            stages = replace(stages, grids=quick)
+        if isinstance(stages, StatisticsFirst):
+            stages = replace(stages, iterations=stages.iterations // 2)
         budget = replace(attack.budget, iterations=max(1, attack.budget.iterations // 3))
         return replace(attack, budget=budget, stages=stages)
 

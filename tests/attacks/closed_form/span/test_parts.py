@@ -5,10 +5,12 @@ import torch
 from torch import Tensor, nn
 
 from fluoroscope.attacks.closed_form.span.chain import Affine, before
+from fluoroscope.attacks.closed_form.span.completion import complete
 from fluoroscope.attacks.closed_form.span.feature_maps import feature_maps, outside
 from fluoroscope.attacks.closed_form.span.layers import Layer, layers
-from fluoroscope.attacks.closed_form.span.row_space import row_space
+from fluoroscope.attacks.closed_form.span.row_space import median_of_squares, noise_level, row_space
 from fluoroscope.attacks.closed_form.span.unmixing import unmix
+from fluoroscope.attacks.common.gradients import Reading
 from fluoroscope.attacks.gradient_inversion.pullback import Statistics
 from fluoroscope.models import Architecture
 
@@ -52,9 +54,61 @@ def test_row_space_holds_the_rows_and_no_more():
     assert torch.allclose(rows @ basis.T @ basis, rows, atol=1e-10)
 
 
-@pytest.mark.parametrize(("rank", "noise"), [(4, 0.0), (6, 1e-6), (5, 1.0), (20, 0.0)])
+def test_the_edge_of_noise_is_where_theory_has_it():
+    """Marchenko and Pastur: the largest singular value of noise is level (sqrt rows + sqrt columns)."""
+    noise = 0.3 * torch.randn((120, 400), generator=rng(), dtype=torch.float64)
+    sizes = torch.linalg.svdvals(noise)
+    level = noise_level(sizes, 120, 400)
+    assert float(level) == pytest.approx(0.3, rel=0.02)
+    assert float(sizes[0]) == pytest.approx(float(level) * (120**0.5 + 400**0.5), rel=0.03)
+    assert row_space(noise, 5) is None, "noise alone shows nothing"
+    assert row_space(noise, 60) is None, "however much it is asked for"
+    assert median_of_squares(1.0) == pytest.approx(0.6528, abs=2e-3), "of the quarter-circle law squared"
+
+
+def test_noise_takes_the_weakest_directions_and_the_rest_are_as_near_as_they_say():
+    """Planted directions of sizes 20, 8 and 0.5: under noise of level .05 those below 0.74 are lost in its spectrum."""
+    rows, columns, sizes = 120, 400, torch.tensor([20.0, 8.0, 0.5], dtype=torch.float64)
+    left, right = (
+        torch.linalg.qr(torch.randn((side, 3), generator=rng(side), dtype=torch.float64)).Q for side in (rows, columns)
+    )
+    noise = 0.05 * torch.randn((rows, columns), generator=rng(), dtype=torch.float64)
+    found = row_space((left * sizes) @ right.T + noise, 3)
+    assert found is not None
+    assert len(found) == 2
+    told = found.square().sum(1)
+    true = ((found / told.sqrt()[:, None]) @ right[:, :2]).square().diagonal()
+    assert torch.allclose(told, true, atol=0.02)
+    assert told[1] < told[0] < 1
+
+
+@pytest.mark.parametrize("beyond", [False, True])
+def test_a_matrix_of_known_rank_is_completed_from_what_is_known_of_it(beyond):
+    """Half of the entries within a thousandth, the larger half hardly or as bounds only: all of them come out."""
+    left, right = (torch.randn((side, 4), generator=rng(side), dtype=torch.float64) for side in (60, 90))
+    truth = left @ right.T
+    large = truth.abs() > truth.abs().median()
+    deviation = torch.where(large, 0.5 * truth.abs(), 1e-3)
+    seen = truth + deviation * torch.randn(truth.shape, generator=rng(), dtype=torch.float64)
+    bounds = torch.where(large, truth.sign(), 0.0)
+    if beyond:
+        seen = torch.where(large, truth.sign() * truth.abs().median(), seen)
+    found = complete(Reading(seen, deviation, bounds if beyond else torch.zeros_like(truth)), 4)
+    assert found is not None
+    assert (found - truth).norm() < 0.02 * truth.norm()
+    assert (seen - truth).norm() > 0.2 * truth.norm()
+
+
+@pytest.mark.parametrize("rank", [3, 45])
+def test_what_no_matrix_of_that_rank_fits_or_too_little_tells_is_not_completed(rank):
+    left, right = (torch.randn((side, 4), generator=rng(side), dtype=torch.float64) for side in (60, 90))
+    truth = left @ right.T
+    assert complete(Reading(truth, torch.full_like(truth, 1e-3), torch.zeros_like(truth)), rank) is None
+
+
+@pytest.mark.parametrize(("rank", "noise"), [(4, 0.0), (5, 20.0), (20, 0.0)])
 def test_row_space_is_refused_where_the_update_does_not_show_it(rank, noise):
-    """Another rank than it has, noise on it, or as many images as rows."""
+    """A lower rank than it has, noise that covers it, or as many images as rows."""
     change = (
         torch.randn((20, 5), generator=rng(), dtype=torch.float64) @ torch.randn((5, 30), generator=rng(1)).double()
     )
@@ -80,9 +134,10 @@ def test_fold_is_the_transpose_of_patches(layer):
 @pytest.mark.parametrize("count", [1, 3, 6])
 def test_only_the_planted_maps_have_their_patches_in_the_span(count):
     maps = sparse_maps(count, SLIDING)
-    basis = feature_maps(span_of(maps, SLIDING), SLIDING, count, rng())
-    assert basis is not None
-    flat, truth = basis.flatten(1), maps.flatten(1)
+    found = feature_maps(span_of(maps, SLIDING), SLIDING, count, rng())
+    assert found is not None
+    assert found.outside < 1e-3
+    flat, truth = found.basis.flatten(1), maps.flatten(1)
     assert torch.allclose(truth @ flat.T @ flat, truth, atol=1e-3 * float(truth.max()))
 
 
@@ -100,6 +155,22 @@ def test_mixtures_come_apart(count):
     assert cosines.shape == (count, count)
     assert sorted(cosines.argmax(1).tolist()) == list(range(count)), "each map once"
     assert cosines.amax(1).min() > 1 - 1e-6
+
+
+@pytest.mark.parametrize("error", [0.02, 0.05])
+def test_mixtures_come_apart_under_noise(error):
+    maps = sparse_maps(3, SLIDING, seed=3)
+    noise = torch.randn(maps.shape, generator=rng(7), dtype=torch.float64)
+    noised = maps + error * noise * maps.square().mean().sqrt()
+    found = unmix(torch.linalg.qr(noised.flatten(1).T).Q.T.reshape(maps.shape), rng(), error)
+    assert sorted(alignment(found, maps).argmax(1).tolist()) == [0, 1, 2]
+    assert alignment(found, maps).amax(1).min() > 0.95
+
+
+@pytest.mark.parametrize("error", [0.0, 0.05])
+def test_a_single_dense_map_does_not_pass_for_features(error):
+    dense = torch.randn((1, *SLIDING.shape), generator=rng(), dtype=torch.float64)
+    assert len(unmix(dense / dense.norm(), rng(), error)) == 0
 
 
 def test_dense_maps_do_not_pass_for_features():

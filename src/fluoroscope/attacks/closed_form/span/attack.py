@@ -14,6 +14,7 @@ from fluoroscope.attacks.common.checkpoint import Checkpoint, FileKeeper
 from fluoroscope.attacks.common.engine import Budget, Outcome, descend
 from fluoroscope.attacks.common.initialisation import PriorImage, smooth_noise
 from fluoroscope.attacks.common.optimisers import Adam, Schedule
+from fluoroscope.attacks.gradient_inversion.coarse import CoarseToFine
 from fluoroscope.attacks.registry import ATTACKS
 from fluoroscope.digest import digest
 from fluoroscope.rng import generator
@@ -24,8 +25,10 @@ OnIteration = Callable[[int, int], None]
 
 REACHED = 0.05
 """A relative misfit above this says that the descent did not reach the features: the image gets another start."""
+MISSED = 0.15
+"""Above this an image has other features than those that were found, and is not given out."""
 RESTART = 0.2
-"""Standard deviation of what another start adds to the prior."""
+"""Standard deviation of what a third start adds to the prior."""
 SIZE = 64
 """Pixels for which `variation` is given: the mean difference of neighbours shrinks as images grow."""
 
@@ -39,7 +42,9 @@ class Span:
     optimiser: Adam = field(default_factory=lambda: Adam(0.1))
     schedule: Schedule = field(default_factory=lambda: Schedule(warmup=10, decay="cosine"))
     budget: Budget = field(default_factory=lambda: Budget(200))
-    restarts: int = 3
+    coarse: CoarseToFine = field(default_factory=lambda: CoarseToFine(iterations=80, noise=0.0))
+    """Where later descents start from, by half the steps: a long one would leave what the grids found."""
+    restarts: int = 2
     """At most; another descent follows while some image's features are not reached."""
 
     @property
@@ -91,17 +96,23 @@ class Span:
         objective = FeatureObjective(client, target, weights)
         start, reached = prior.repeat(len(target.maps), 1, 1, 1), []
         for restart in range(self.restarts):
-            outcome = self._descend(objective, start, on_iteration, keeper if restart == 0 else None)
+            optimiser = self.optimiser if restart == 0 else replace(self.optimiser, lr=self.optimiser.lr / 2)
+            outcome = self._descend(objective, start, optimiser, on_iteration, keeper if restart == 0 else None)
             reached.append(outcome)
             best = min(reached, key=lambda outcome: float(outcome.values)).best.view_as(start)
             missed = objective.misfits(best) > REACHED
             if not missed.any():
                 break
-            bumps = prior + RESTART * smooth_noise((len(start), *client.shape), rng)
-            start = torch.where(missed[:, None, None, None], bumps.clamp(0, 1), best)
+            if restart + 1 < self.restarts:
+                start = torch.where(missed[:, None, None, None], prior, best)
+                if restart:  # the grids were there from the prior itself
+                    bumps = RESTART * smooth_noise((len(start), *client.shape), rng)
+                    start = torch.where(missed[:, None, None, None], (start + bumps).clamp(0, 1), best)
+                start = self.coarse(objective, start, start.new_zeros(len(start), 1), (0.0, 1.0), rng, lambda _: None)
         outcome = min(reached, key=lambda outcome: float(outcome.values))
-        return Reconstruction(
-            images=outcome.best.view_as(start),
+        misfits = objective.misfits(outcome.best.view_as(start))
+        guess = Reconstruction(
+            images=outcome.best.view_as(start)[misfits <= MISSED],
             labels=None,
             objective=float(outcome.values),
             restarts=tuple(float(outcome.values) for outcome in reached),
@@ -110,18 +121,28 @@ class Span:
             last=outcome.last.view_as(start),
             diverged=bool(outcome.diverged),
         )
+        if len(guess.images):
+            return guess
+        return replace(
+            guess,
+            images=prior,
+            nothing=f"the update shows features of {len(misfits)} images at {target.layer}, but no image was found "
+            f"that has them: the nearest is off by {float(misfits.min()):.0%} of their norm, and {MISSED:.0%} at most "
+            "counts as found. A decoder that was learnt on public images may read them.",
+        )
 
     def _descend(
         self,
         objective: FeatureObjective,
         start: Tensor,
+        optimiser: Adam,
         on_iteration: Callable[[int], None],
         keeper: FileKeeper | None,
     ) -> Outcome:
         return descend(
             objective,
             start.flatten()[None],
-            self.optimiser,
+            optimiser,
             self.schedule,
             self.budget,
             lambda x: x.clamp(0, 1),

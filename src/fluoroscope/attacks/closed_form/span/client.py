@@ -7,12 +7,13 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from fluoroscope.attacks.closed_form.span.chain import Affine, before
+from fluoroscope.attacks.closed_form.span.completion import complete
 from fluoroscope.attacks.closed_form.span.feature_maps import feature_maps
 from fluoroscope.attacks.closed_form.span.layers import Layer, layers
 from fluoroscope.attacks.closed_form.span.row_space import row_space
 from fluoroscope.attacks.closed_form.span.target import Target
-from fluoroscope.attacks.closed_form.span.unmixing import unmix
-from fluoroscope.attacks.common.gradients import gradient_of
+from fluoroscope.attacks.closed_form.span.unmixing import rectified, unmix
+from fluoroscope.attacks.common.gradients import Reading, first_step_of_adam, gradient_of
 from fluoroscope.attacks.common.setup import Setup
 from fluoroscope.attacks.gradient_inversion.evidence import statistics
 from fluoroscope.attacks.gradient_inversion.pullback import Statistics
@@ -20,6 +21,10 @@ from fluoroscope.errors import Unsupported
 from fluoroscope.models.modes import named_buffers
 from fluoroscope.types import Adam, Capability, LocalTraining, Observation, Sgd
 
+ERROR = 0.15
+"""A map's error over how far it stands outside the span: the span's own error is spread over all its patches."""
+NEGATIVE = 0.01
+"""Of the norm of maps one convolution further, what may be below zero: beyond it, those behind it are better known."""
 REMEDY = "Use an optimisation attack, such as epochwise or inverting-gradients."
 
 
@@ -28,7 +33,7 @@ class ShowsNothing(Exception):
 
 
 class Client:
-    """One observation of one epoch of SGD."""
+    """One observation of one epoch of SGD, or of one step of any optimiser."""
 
     def __init__(self, observation: Observation) -> None:
         setup = Setup.of(observation, {Capability.UPDATE}, "span")
@@ -36,6 +41,8 @@ class Client:
         _check(training)
         self.shape = setup.network.input_shape
         self._training, self._update = training, gradient_of(setup) or {}
+        self._readings = first_step_of_adam(setup) if isinstance(training.optimiser, Adam) else {}
+        self._spans: dict[str, Tensor | None] = {}
         self._model, self._state = setup.model.requires_grad_(False), dict(setup.state)
         self._layers = layers(self._model, self._state, torch.rand((2, *self.shape), generator=torch.Generator()))
         self._statistics = statistics(setup, alone=False)
@@ -70,8 +77,8 @@ class Client:
             if not (layer.slides and layer.sparse and f"{layer.name}.weight" in self._update):
                 continue
             span = self._span(layer)
-            basis = None if span is None else feature_maps(span, layer, self._training.images, rng)
-            maps = None if basis is None else unmix(basis, rng)
+            found = None if span is None else feature_maps(span, layer, self._training.images, rng)
+            maps = None if found is None else unmix(found.basis, rng, ERROR * found.outside)
             if maps is not None and len(maps):
                 return self._further(layer, maps)
         raise ShowsNothing(
@@ -92,12 +99,22 @@ class Client:
         affine = Affine(self._state[f"{source.norm}.weight"], self._state[f"{source.norm}.bias"], norm.eps)
         weight = self._state[f"{source.name}.weight"].double()
         earlier, _ = before(source, span, weight, affine, self._statistics[source.norm], maps.clamp_min(0))
+        if (
+            source.sparse and not rectified(earlier, NEGATIVE).all()
+        ):  # its own update is too little known to add anything
+            return Target(layer.name, maps.float(), scaled=False)
         return Target(source.name, earlier.float(), scaled=True)
 
     def _span(self, layer: Layer) -> Tensor | None:
         # BatchNorm's derivative sums to zero over a step's positions: each step spans one dimension less.
         rank = self._training.images * layer.positions - (self._training.steps if layer.norm else 0)
-        return row_space(self._update[f"{layer.name}.weight"], rank)
+        key = f"{layer.name}.weight"
+        if key not in self._spans:
+            change: Tensor | None = self._update[key]
+            if key in self._readings:
+                change = complete(Reading(*(part.flatten(1) for part in self._readings[key])), rank)
+            self._spans[key] = None if change is None else row_space(change, rank)
+        return self._spans[key]
 
     def _pass(self, images: Tensor, layer: str) -> tuple[Tensor, dict[str, Statistics]]:
         found: list[Tensor] = []
@@ -134,9 +151,10 @@ class _Reached(Exception):
 def _check(training: LocalTraining) -> None:
     optimiser = training.optimiser
     decayed = isinstance(optimiser, Sgd) and optimiser.weight_decay and training.steps > 1
-    if training.passes > 1 or isinstance(optimiser, Adam) or decayed:
+    moments = isinstance(optimiser, Adam) and training.steps > 1
+    if training.passes > 1 or moments or decayed:
         raise Unsupported(
-            "span needs one epoch of SGD, without weight decay where it has several steps: any other update is not a "
+            "span needs one step, or one epoch of SGD without weight decay: any other update is not a "
             f"sum of its images' gradients; this client ran {training.passes} epochs of {optimiser}. {REMEDY}"
         )
     if training.batchnorm != "train":

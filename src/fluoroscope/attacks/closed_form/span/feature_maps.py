@@ -1,6 +1,7 @@
 """Feature maps all of whose patches lie in a known span."""
 
 import warnings
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -14,14 +15,24 @@ ITERATIONS = 300
 TOLERANCE = 1e-7
 SPARE = 3
 """Vectors beyond those wanted: they speed up the others and show the gap."""
-GAP = 1e3
+GAP = 3.0
+"""How far the first map that is no image's must stand outside the span, over the last that is one's."""
 
 
-def feature_maps(span: Tensor, layer: Layer, count: int, rng: torch.Generator) -> Tensor | None:
-    """An orthonormal basis (count, channels, h, w) of the maps whose patches, minus their mean, lie in `span`.
+class Maps(NamedTuple):
+    """An orthonormal basis of feature maps."""
 
-    Those are the maps of `count` images and their mixtures: the null space of h -> |(1 - P) (patches(h) - mean)|^2.
-    None where it is not of that size: no gap stands behind the smallest eigenvalues.
+    basis: Tensor
+    """(count, channels, h, w)."""
+    outside: float
+    """How far the worst of them stands outside the span, over the nearest map that is no image's: 0 without noise."""
+
+
+def feature_maps(span: Tensor, layer: Layer, count: int, rng: torch.Generator) -> Maps | None:
+    """The maps whose patches, minus their mean, lie in `span`.
+
+    Those are the maps of `count` images and their mixtures: the null space of h -> |(1 - P) (patches(h) - mean)|^2, or
+    what noise leaves of it. None where it is not of that size: no gap stands behind the smallest eigenvalues.
     """
     size = layer.shape[0] * layer.shape[1] * layer.shape[2]
     if size < 5 * (count + SPARE):  # what LOBPCG needs
@@ -36,12 +47,17 @@ def feature_maps(span: Tensor, layer: Layer, count: int, rng: torch.Generator) -
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # the spare vectors need not converge
         values, vectors = lobpcg(operator, start, largest=False, tol=TOLERANCE, maxiter=ITERATIONS)
-    if not GAP * max(values[count - 1], 0.0) < values[count]:
+    last = max(float(values[count - 1]), 0.0)
+    if not GAP * last < values[count]:
         return None
-    return torch.from_numpy(np.ascontiguousarray(vectors[:, :count].T)).view(count, *layer.shape)
+    basis = torch.from_numpy(np.ascontiguousarray(vectors[:, :count].T)).view(count, *layer.shape)
+    return Maps(basis, (last / float(values[count])) ** 0.5)
 
 
 def outside(span: Tensor, patches: Tensor) -> Tensor:
-    """The part of (n, columns, positions) patches, minus each image's mean, that is not in the span. A projection."""
+    """The part of (n, columns, positions) patches, minus each image's mean, that is not in the span.
+
+    A projection where the span is known for certain.
+    """
     centred = patches - patches.mean(2, keepdim=True)
     return centred - span.T @ (span @ centred)

@@ -32,6 +32,11 @@ class FeatureObjective:
         found = [self._one(guess) for guess in x]
         return torch.stack([value for value, _ in found]), torch.stack([gradient for _, gradient in found])
 
+    def evaluate(self, images: Tensor, logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Value and gradients at one guess at all the images; features know no labels."""
+        value, gradient = self._one(images.flatten())
+        return value, gradient.view_as(images), torch.zeros_like(logits)
+
     def misfits(self, images: Tensor) -> Tensor:
         """How far each image's features are from the target, relative to it."""
         with torch.no_grad():

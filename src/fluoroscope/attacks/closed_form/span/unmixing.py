@@ -14,19 +14,26 @@ ITERATIONS = 40
 ZERO = 3e-3
 """Of the root mean square: what rounding leaves of a zero."""
 LEAST_ZEROS = 0.05
+BY_CHANCE = 2.0
+"""Zeros over those that values without any zero have within the same width: a density of .8 or less at 0, doubled."""
+NEGATIVE = 0.1
+"""Of one map's norm, what may be below zero."""
 MOST_NEGATIVE = 0.01
 ALIKE = 1 - 1e-3
 
 
-def unmix(basis: Tensor, rng: torch.Generator) -> Tensor:
+def unmix(basis: Tensor, rng: torch.Generator, error: float = 0.0) -> Tensor:
     """The sparse maps (found, channels, h, w), each of norm 1, in the span of an orthonormal basis of that shape.
 
-    As many as there are in the basis, unless some are not found.
+    As many as there are in the basis, unless some are not found. `error` is that of a map's values, of their root mean
+    square: what noise leaves of a zero.
     """
     count = len(basis)
     flat = basis.flatten(1).T
     if count == 1:
-        return basis * torch.sign(flat.sum())
+        single = basis * torch.sign(flat.sum())
+        return single[rectified(single)]
+    zero, alike = max(ZERO, 2 * error), min(ALIKE, 1 - 2 * error)
     norms = flat.norm(dim=1)
     rows = flat[norms > 1e-2 * norms.square().mean().sqrt()]  # a place where every image has its zero says nothing
     found = flat.new_zeros(0, count)
@@ -37,11 +44,18 @@ def unmix(basis: Tensor, rng: torch.Generator) -> Tensor:
         if len(found):  # look where nothing was found yet
             known = torch.linalg.qr(found.T).Q
             starts = starts - starts @ known @ known.T
-        for candidate in _sparse(rows, _sparsest(rows, starts)):
-            if not len(found) or (found @ candidate).max() < ALIKE:
+        for candidate in _sparse(rows, _sparsest(rows, starts), zero):
+            if not len(found) or (found @ candidate).max() < alike:
                 found = torch.cat([found, candidate[None]])
         idle = 0 if len(found) > had else idle + 1
     return (found[:count] @ basis.flatten(1)).view(-1, *basis.shape[1:])
+
+
+def rectified(maps: Tensor, negative: float = NEGATIVE) -> Tensor:
+    """Which of these maps may have come out of a ReLU: at most this part of their norm is below zero."""
+    flat = maps.flatten(1)
+    found: Tensor = flat.clamp_max(0).norm(dim=1) < negative * flat.norm(dim=1)
+    return found
 
 
 def _sparsest(rows: Tensor, mixtures: Tensor) -> Tensor:
@@ -55,13 +69,13 @@ def _sparsest(rows: Tensor, mixtures: Tensor) -> Tensor:
     return mixtures
 
 
-def _sparse(rows: Tensor, mixtures: Tensor) -> Tensor:
+def _sparse(rows: Tensor, mixtures: Tensor, zero: float) -> Tensor:
     """Those mixtures that look like a ReLU's output, the sparsest first, with their signs set right."""
     values = mixtures @ rows.T
     signs = torch.sign(values.sum(1, keepdim=True))
     values = values * signs / values.square().mean(1, keepdim=True).sqrt()
-    zeros = (values.abs() < ZERO).double().mean(1)
-    negative = (values < -ZERO).double().mean(1)
+    zeros = (values.abs() < zero).double().mean(1)
+    negative = (values < -zero).double().mean(1)
     order = torch.argsort(zeros, descending=True)
-    good = (zeros >= LEAST_ZEROS) & (negative <= MOST_NEGATIVE)
+    good = (zeros >= max(LEAST_ZEROS, BY_CHANCE * zero)) & (negative <= MOST_NEGATIVE)
     return (mixtures * signs)[order[good[order]]]
