@@ -5,7 +5,7 @@ of the layer's input there. With fewer positions than rows, the row space of dW 
 known exactly. Behind a convolution stands BatchNorm, whose derivative sums to zero over the positions: the span is that
 of the patches minus their mean.
 
-1. `row_space`: the span, where the update shows it above its rounding.
+1. `row_space`: the span, as far as the update shows it above its noise; of one step of Adam by `completion`.
 2. `feature_maps`: overlapping patches must agree, so only few feature maps have all their patches in the span: the
    images' own and their mixtures.
 3. `unmixing`: features behind a ReLU are zero for half of their values; mixtures are not.
