@@ -104,6 +104,8 @@ class Given(_NeedsNothing):
     """Images that the caller brings, such as an earlier attack's."""
 
     images: Tensor
+    noise: float = 0.1
+    """Standard deviation of what tells further restarts apart."""
 
     def __call__(self, observation: Observation, shape: Shape, rng: torch.Generator) -> Tensor:
         if tuple(self.images.shape) != shape:
