@@ -66,20 +66,27 @@ class Client:
 
     def target(self, rng: torch.Generator) -> Target:
         """The features of the client's images at the first convolution whose update shows them."""
-        for layer in self._layers:
-            if not (layer.slides and layer.sparse and f"{layer.name}.weight" in self._update):
-                continue
-            span = self._span(layer)
-            basis = None if span is None else feature_maps(span, layer, self._training.images, rng)
-            maps = None if basis is None else unmix(basis, rng)
-            if maps is not None and len(maps):
-                return self._further(layer, maps)
+        for layer in self.readable:
+            maps = self.maps(layer, rng)
+            if len(maps):
+                return self.further(layer, maps)
         raise ShowsNothing(
             f"this update of {self._training.images} images shows no layer's features: either it is noised, or every "
             f"convolution behind a ReLU has fewer channels than the images have positions there. {REMEDY}"
         )
 
-    def _further(self, layer: Layer, maps: Tensor) -> Target:
+    @property
+    def readable(self) -> list[Layer]:
+        """The convolutions whose update may show their input, in the order in which they run."""
+        return [x for x in self._layers if x.slides and x.sparse and f"{x.name}.weight" in self._update]
+
+    def maps(self, layer: Layer, rng: torch.Generator) -> Tensor:
+        """The features (found, channels, h, w) of single images, each of norm 1, that the update of `layer` shows."""
+        span = self._span(layer)
+        basis = None if span is None else feature_maps(span, layer, self._training.images, rng)
+        return torch.zeros(0, *layer.shape, dtype=torch.float64) if basis is None else unmix(basis, rng)
+
+    def further(self, layer: Layer, maps: Tensor) -> Target:
         """One convolution further towards the pixels, where that is possible."""
         known_weights = (other for other in self._layers if f"{other.name}.weight" in self._update)
         source = next((other for other in known_weights if other.name == layer.fed_by), None)
