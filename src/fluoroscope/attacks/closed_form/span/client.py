@@ -9,7 +9,7 @@ from torch.func import functional_call
 from fluoroscope.attacks.closed_form.span.chain import Affine, before
 from fluoroscope.attacks.closed_form.span.feature_maps import feature_maps
 from fluoroscope.attacks.closed_form.span.layers import Layer, layers
-from fluoroscope.attacks.closed_form.span.row_space import row_space
+from fluoroscope.attacks.closed_form.span.row_space import is_clear, row_space
 from fluoroscope.attacks.closed_form.span.target import Target
 from fluoroscope.attacks.closed_form.span.unmixing import unmix
 from fluoroscope.attacks.common.gradients import gradient_of
@@ -20,6 +20,8 @@ from fluoroscope.errors import Unsupported
 from fluoroscope.models.modes import named_buffers
 from fluoroscope.types import Adam, Capability, LocalTraining, Observation, Sgd
 
+ERROR = 0.3
+"""A map's error over how far it stands outside the span: the span's own error is spread over all its patches."""
 REMEDY = "Use an optimisation attack, such as epochwise or inverting-gradients."
 
 
@@ -83,14 +85,18 @@ class Client:
     def maps(self, layer: Layer, rng: torch.Generator) -> Tensor:
         """The features (found, channels, h, w) of single images, each of norm 1, that the update of `layer` shows."""
         span = self._span(layer)
-        basis = None if span is None else feature_maps(span, layer, self._training.images, rng)
-        return torch.zeros(0, *layer.shape, dtype=torch.float64) if basis is None else unmix(basis, rng)
+        found = None if span is None else feature_maps(span, layer, self._training.images, rng)
+        if found is None:
+            return torch.zeros(0, *layer.shape, dtype=torch.float64)
+        return unmix(found.basis, rng, ERROR * found.outside)
 
     def further(self, layer: Layer, maps: Tensor) -> Target:
         """One convolution further towards the pixels, where that is possible."""
         known_weights = (other for other in self._layers if f"{other.name}.weight" in self._update)
         source = next((other for other in known_weights if other.name == layer.fed_by), None)
-        span = None if source is None else self._span(source)
+        # An error in the span grows on the way back.
+        clear = source is not None and is_clear(self._update[f"{source.name}.weight"], self._rank(source))
+        span = self._span(source) if source is not None and clear else None
         known = source is not None and source.norm in self._statistics and self._training.steps == 1
         if source is None or source.norm is None or span is None or not known:
             return Target(layer.name, maps.float(), scaled=False)
@@ -102,9 +108,11 @@ class Client:
         return Target(source.name, earlier.float(), scaled=True)
 
     def _span(self, layer: Layer) -> Tensor | None:
+        return row_space(self._update[f"{layer.name}.weight"], self._rank(layer))
+
+    def _rank(self, layer: Layer) -> int:
         # BatchNorm's derivative sums to zero over a step's positions: each step spans one dimension less.
-        rank = self._training.images * layer.positions - (self._training.steps if layer.norm else 0)
-        return row_space(self._update[f"{layer.name}.weight"], rank)
+        return self._training.images * layer.positions - (self._training.steps if layer.norm else 0)
 
     def _pass(self, images: Tensor, layer: str) -> tuple[Tensor, dict[str, Statistics]]:
         found: list[Tensor] = []
