@@ -4,11 +4,12 @@ from dataclasses import replace
 
 import pytest
 import torch
+from sklearn.linear_model import Ridge
 from torch import nn
 
 from fluoroscope.attacks import ATTACKS
 from fluoroscope.attacks.common.setup import Setup
-from fluoroscope.attacks.learned.feature_decoder import Decoder
+from fluoroscope.attacks.learned.feature_decoder import FeatureRegression
 from fluoroscope.attacks.learned.public_features import public_features
 from fluoroscope.data import Request, load
 from fluoroscope.errors import Unsupported
@@ -85,20 +86,19 @@ def test_public_features_are_those_of_the_client_in_training_mode():
     for chosen in torch.randperm(6, generator=rng(4)).split(3):
         inputs.clear()
         model(images[chosen])
-        expected = inputs[0].flatten(1)
-        torch.testing.assert_close(found[chosen], expected / expected.norm(dim=1, keepdim=True))
+        torch.testing.assert_close(found[chosen], inputs[0].flatten(1))
 
 
-def test_a_decoder_says_what_its_features_are_worth():
+def test_a_regression_says_what_its_features_are_worth():
     seen = observed(phantoms(2, 0), LocalTraining(Sgd(0.05), 2, 1))
     setup, public = Setup.of(seen), seen.public_images
     assert public is not None
-    decoder = Decoder.learned(setup, public, LAYER, rng())
+    regression = FeatureRegression.learned(setup, public, LAYER, rng())
     others = phantoms(40, seed=97).images
-    gaps = decoder(public_features(setup, others, LAYER, rng())) - others
+    gaps = regression(public_features(setup, others, LAYER, rng())) - others
     share = gaps.square().sum() / (public.images.mean(0) - others).square().sum()
-    assert decoder.unexplained < 0.8
-    assert decoder.unexplained == pytest.approx(float(share), abs=0.1)
+    assert regression.unexplained < 0.8
+    assert regression.unexplained == pytest.approx(float(share), abs=0.1)
 
 
 def test_noise_leaves_nothing_and_says_so():
@@ -112,3 +112,19 @@ def test_noise_leaves_nothing_and_says_so():
 def test_several_epochs_are_refused():
     with pytest.raises(Unsupported, match="span needs one"):
         ATTACKS.get("feature-decoder").run([observed(phantoms(2, 0), LocalTraining(Adam(1e-3), 2, 1, epochs=2))], rng())
+
+
+def test_a_regression_is_that_of_scikit_learn():
+    """Features of norm 1, about their mean, and the strength that was chosen."""
+    seen = observed(phantoms(2, 0), LocalTraining(Sgd(0.05), 2, 1), public=30)
+    setup, public = Setup.of(seen), seen.public_images
+    assert public is not None
+    regression = FeatureRegression.learned(setup, public, LAYER, rng())
+    features = nn.functional.normalize(public_features(setup, public.images, LAYER, rng()).double())
+    centred = features - features.mean(0)
+    strength = regression.ridge.strength * float(centred.square().sum(1).mean())
+    expected = Ridge(alpha=strength).fit(features.numpy(), public.images.flatten(1).double().numpy())
+    others = public_features(setup, phantoms(4, seed=97).images, LAYER, rng())
+    found = regression(7 * others.unflatten(1, (32, 4, 4)))
+    wanted = torch.from_numpy(expected.predict(nn.functional.normalize(others.double()).numpy())).clamp(0, 1).float()
+    torch.testing.assert_close(found.flatten(1), wanted, atol=1e-4, rtol=1e-3)

@@ -10,14 +10,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from fluoroscope.attacks.closed_form.span.client import Client
 from fluoroscope.attacks.closed_form.span.target import Target
 from fluoroscope.attacks.common.checkpoint import Checkpoint
 from fluoroscope.attacks.common.setup import SIMULATION, Setup
-from fluoroscope.attacks.learned.kernel_ridge import KernelRidge, cross_validated, fit
-from fluoroscope.attacks.learned.public_features import public_features, unit
+from fluoroscope.attacks.learned.public_features import public_features
+from fluoroscope.attacks.learned.ridge_regression import Ridge
 from fluoroscope.attacks.registry import ATTACKS
 from fluoroscope.digest import digest
 from fluoroscope.rng import generator
@@ -27,26 +28,46 @@ from fluoroscope.types import Capability, LabelledImages, LocalTraining, Observa
 OnIteration = Callable[[int, int], None]
 
 
-@dataclass(frozen=True, eq=False)
-class Decoder:
-    """From one layer's features, of norm 1, to images."""
+FOLDS = 5
+FEATURES = "features"
 
-    ridge: KernelRidge
-    shape: tuple[int, int, int]
-    unexplained: float
-    """The share of the public images' variance that the features of other patients' images leave open."""
+
+@dataclass(frozen=True, eq=False)
+class Units:
+    """Features scaled to norm 1, since the span says nothing of their size, about the mean of those."""
+
+    mean: Tensor
 
     @classmethod
-    def learned(cls, setup: Setup, public: LabelledImages, layer: str, rng: torch.Generator) -> "Decoder":
-        """Of what a client would see of the public images."""
+    def of(cls, features: Tensor) -> "Units":
+        return cls(F.normalize(features.double()).mean(0))
+
+    def __call__(self, evidence: Tensor) -> Tensor:
+        return F.normalize(evidence.double()) - self.mean
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureRegression:
+    """From one layer's features to images."""
+
+    ridge: Ridge
+    shape: tuple[int, int, int]
+
+    @classmethod
+    def learned(cls, setup: Setup, public: LabelledImages, layer: str, rng: torch.Generator) -> "FeatureRegression":
+        """From what a client would see of the public images."""
         features = public_features(setup, public.images, layer, rng)
-        patients = public.patients or tuple(str(number) for number in range(len(public)))
-        strength, unexplained = cross_validated(features, public.images.flatten(1), patients)
-        ridge = fit(features, public.images.flatten(1), strength)
-        return cls(ridge, setup.network.input_shape, unexplained)
+        scalings = {FEATURES: Units.of(features)}
+        ridge = Ridge.fit({FEATURES: features}, scalings, public.images.flatten(1), _folds(public))
+        return cls(ridge, setup.network.input_shape)
+
+    @property
+    def unexplained(self) -> float:
+        """The share of the public images' variance that the features of other patients' images leave open."""
+        return min(self.ridge.error, 1.0)
 
     def __call__(self, maps: Tensor) -> Tensor:
-        return self.ridge(unit(maps)).float().view(-1, *self.shape).clamp(0, 1)
+        return self.ridge.predict({FEATURES: maps.flatten(1)}).float().view(-1, *self.shape).clamp(0, 1)
 
 
 @dataclass(frozen=True)
@@ -81,12 +102,12 @@ class FeatureDecoder:
         assert public is not None  # required above
         best, images, reached = math.inf, None, []
         for target in _targets(client, setup.training.images, rng):
-            decoder = Decoder.learned(setup, public, target.layer, rng)
+            regression = FeatureRegression.learned(setup, public, target.layer, rng)
             # What stays open of all images: those that were not found, and what their features do not say.
-            left = 1 - len(target.maps) / setup.training.images * (1 - min(decoder.unexplained, 1.0))
+            left = 1 - len(target.maps) / setup.training.images * (1 - regression.unexplained)
             reached.append(left)
             if left < best:
-                best, images = left, decoder(target.maps)
+                best, images = left, regression(target.maps)
         if images is None:
             return Reconstruction(public.images.mean(0, keepdim=True), None, math.inf, nothing=_nothing(setup.training))
         return Reconstruction(images, None, best, restarts=tuple(reached), trace=tuple(reached))
@@ -100,6 +121,13 @@ def _targets(client: Client, images: int, rng: torch.Generator) -> Iterator[Targ
             yield client.further(layer, maps)
         if len(maps) == images:
             return
+
+
+def _folds(public: LabelledImages) -> Tensor:
+    """(n,): all images of a patient in one fold."""
+    patients = public.patients or tuple(str(number) for number in range(len(public)))
+    numbers = {patient: number for number, patient in enumerate(dict.fromkeys(patients))}
+    return torch.tensor([numbers[patient] % FOLDS for patient in patients])
 
 
 def _nothing(training: LocalTraining) -> str:

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call
 
@@ -12,7 +11,7 @@ from fluoroscope.models.modes import named_buffers
 
 
 def public_features(setup: Setup, images: Tensor, layer: str, rng: torch.Generator) -> Tensor:
-    """The input (n, features) of the convolution `layer` for each image, scaled to norm 1.
+    """The input (n, features) of the convolution `layer` for each image.
 
     As the client's first step sees it: the global weights, BatchNorm over a random batch of the client's size. Nothing
     beyond the layer is computed.
@@ -24,16 +23,11 @@ def public_features(setup: Setup, images: Tensor, layer: str, rng: torch.Generat
         batches.append(order[-size:])  # a whole batch again, with some that were seen already
     found: Tensor | None = None
     for chosen in batches:
-        features = unit(_input_of(setup, images[chosen], layer))
+        features = _input_of(setup, images[chosen], layer).flatten(1)
         found = features.new_zeros(len(images), features.shape[1]) if found is None else found
         found[chosen] = features
     assert found is not None  # a public set is never empty
     return found
-
-
-def unit(maps: Tensor) -> Tensor:
-    """Each map as a row of norm 1."""
-    return F.normalize(maps.flatten(1))
 
 
 def _input_of(setup: Setup, images: Tensor, layer: str) -> Tensor:
