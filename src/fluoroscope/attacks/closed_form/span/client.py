@@ -9,7 +9,7 @@ from torch.func import functional_call
 from fluoroscope.attacks.closed_form.span.chain import Affine, before
 from fluoroscope.attacks.closed_form.span.feature_maps import feature_maps
 from fluoroscope.attacks.closed_form.span.layers import Layer, layers
-from fluoroscope.attacks.closed_form.span.row_space import row_space
+from fluoroscope.attacks.closed_form.span.row_space import is_clear, row_space
 from fluoroscope.attacks.closed_form.span.target import Target
 from fluoroscope.attacks.closed_form.span.unmixing import unmix
 from fluoroscope.attacks.common.gradients import gradient_of
@@ -20,6 +20,8 @@ from fluoroscope.errors import Unsupported
 from fluoroscope.models.modes import named_buffers
 from fluoroscope.types import Adam, Capability, LocalTraining, Observation, Sgd
 
+ERROR = 0.3
+"""A map's error over how far it stands outside the span: the span's own error is spread over all its patches."""
 REMEDY = "Use an optimisation attack, such as epochwise or inverting-gradients."
 
 
@@ -66,24 +68,35 @@ class Client:
 
     def target(self, rng: torch.Generator) -> Target:
         """The features of the client's images at the first convolution whose update shows them."""
-        for layer in self._layers:
-            if not (layer.slides and layer.sparse and f"{layer.name}.weight" in self._update):
-                continue
-            span = self._span(layer)
-            basis = None if span is None else feature_maps(span, layer, self._training.images, rng)
-            maps = None if basis is None else unmix(basis, rng)
-            if maps is not None and len(maps):
-                return self._further(layer, maps)
+        for layer in self.readable:
+            maps = self.maps(layer, rng)
+            if len(maps):
+                return self.further(layer, maps)
         raise ShowsNothing(
             f"this update of {self._training.images} images shows no layer's features: either it is noised, or every "
             f"convolution behind a ReLU has fewer channels than the images have positions there. {REMEDY}"
         )
 
-    def _further(self, layer: Layer, maps: Tensor) -> Target:
+    @property
+    def readable(self) -> list[Layer]:
+        """The convolutions whose update may show their input, in the order in which they run."""
+        return [x for x in self._layers if x.slides and x.sparse and f"{x.name}.weight" in self._update]
+
+    def maps(self, layer: Layer, rng: torch.Generator) -> Tensor:
+        """The features (found, channels, h, w) of single images, each of norm 1, that the update of `layer` shows."""
+        span = self._span(layer)
+        found = None if span is None else feature_maps(span, layer, self._training.images, rng)
+        if found is None:
+            return torch.zeros(0, *layer.shape, dtype=torch.float64)
+        return unmix(found.basis, rng, ERROR * found.outside)
+
+    def further(self, layer: Layer, maps: Tensor) -> Target:
         """One convolution further towards the pixels, where that is possible."""
         known_weights = (other for other in self._layers if f"{other.name}.weight" in self._update)
         source = next((other for other in known_weights if other.name == layer.fed_by), None)
-        span = None if source is None else self._span(source)
+        # An error in the span grows on the way back.
+        clear = source is not None and is_clear(self._update[f"{source.name}.weight"], self._rank(source))
+        span = self._span(source) if source is not None and clear else None
         known = source is not None and source.norm in self._statistics and self._training.steps == 1
         if source is None or source.norm is None or span is None or not known:
             return Target(layer.name, maps.float(), scaled=False)
@@ -95,9 +108,11 @@ class Client:
         return Target(source.name, earlier.float(), scaled=True)
 
     def _span(self, layer: Layer) -> Tensor | None:
+        return row_space(self._update[f"{layer.name}.weight"], self._rank(layer))
+
+    def _rank(self, layer: Layer) -> int:
         # BatchNorm's derivative sums to zero over a step's positions: each step spans one dimension less.
-        rank = self._training.images * layer.positions - (self._training.steps if layer.norm else 0)
-        return row_space(self._update[f"{layer.name}.weight"], rank)
+        return self._training.images * layer.positions - (self._training.steps if layer.norm else 0)
 
     def _pass(self, images: Tensor, layer: str) -> tuple[Tensor, dict[str, Statistics]]:
         found: list[Tensor] = []

@@ -1,6 +1,7 @@
 """Feature maps all of whose patches lie in a known span."""
 
 import warnings
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -14,14 +15,26 @@ ITERATIONS = 300
 TOLERANCE = 1e-7
 SPARE = 3
 """Vectors beyond those wanted: they speed up the others and show the gap."""
-GAP = 1e3
+LEAST_OUTSIDE = 1e-2
+"""Of a map's norm: what a map that is no image's has outside the span."""
+OUTSIDE = 0.5
+"""Of the first map that is no image's: what stands so far outside the span shows no image either."""
 
 
-def feature_maps(span: Tensor, layer: Layer, count: int, rng: torch.Generator) -> Tensor | None:
-    """An orthonormal basis (count, channels, h, w) of the maps whose patches, minus their mean, lie in `span`.
+class Maps(NamedTuple):
+    """An orthonormal basis of feature maps."""
 
-    Those are the maps of `count` images and their mixtures: the null space of h -> |(1 - P) (patches(h) - mean)|^2.
-    None where it is not of that size: no gap stands behind the smallest eigenvalues.
+    basis: Tensor
+    """(count, channels, h, w), the best known first."""
+    outside: Tensor
+    """(count,): how far each stands outside the span, over the nearest map that is no image's; 0 without noise."""
+
+
+def feature_maps(span: Tensor, layer: Layer, count: int, rng: torch.Generator) -> Maps | None:
+    """The maps whose patches, minus their mean, lie in `span`.
+
+    Those are the maps of `count` images and their mixtures: the null space of h -> |(1 - P) (patches(h) - mean)|^2, or
+    what noise leaves of it, which may be fewer. None where there is no such map.
     """
     size = layer.shape[0] * layer.shape[1] * layer.shape[2]
     if size < 5 * (count + SPARE):  # what LOBPCG needs
@@ -36,9 +49,13 @@ def feature_maps(span: Tensor, layer: Layer, count: int, rng: torch.Generator) -
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # the spare vectors need not converge
         values, vectors = lobpcg(operator, start, largest=False, tol=TOLERANCE, maxiter=ITERATIONS)
-    if not GAP * max(values[count - 1], 0.0) < values[count]:
+    off = torch.from_numpy(values).clamp_min(0).sqrt()
+    if off[count] < LEAST_OUTSIDE:  # more maps than images: there are others, or the span is everything
         return None
-    return torch.from_numpy(np.ascontiguousarray(vectors[:, :count].T)).view(count, *layer.shape)
+    off = off[:count] / off[count]
+    known = int((off < OUTSIDE).sum())
+    basis = torch.from_numpy(np.ascontiguousarray(vectors[:, :known].T)).view(known, *layer.shape)
+    return Maps(basis, off[:known]) if known else None
 
 
 def outside(span: Tensor, patches: Tensor) -> Tensor:
