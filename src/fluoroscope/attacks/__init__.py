@@ -3,6 +3,7 @@
 from fluoroscope.attacks.closed_form import span as _span
 from fluoroscope.attacks.gradient_inversion import named as _named
 from fluoroscope.attacks.learned import decoder as _decoder
+from fluoroscope.attacks.learned import feature_decoder as _feature_decoder
 from fluoroscope.attacks.learned import map_inversion as _map_inversion
 from fluoroscope.attacks.learned import ridge as _ridge
 from fluoroscope.attacks.learned import start as _start
@@ -10,4 +11,4 @@ from fluoroscope.attacks.registry import ATTACKS, Attack
 
 __all__ = ["ATTACKS", "Attack"]
 
-del _decoder, _map_inversion, _named, _ridge, _span, _start
+del _decoder, _feature_decoder, _map_inversion, _named, _ridge, _span, _start

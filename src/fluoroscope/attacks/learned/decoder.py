@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
-from monai.losses.ssim_loss import SSIMLoss
 from torch import Tensor, nn
 
 from fluoroscope.attacks.common.checkpoint import Checkpoint
@@ -64,6 +63,8 @@ class DecoderInversion:
 
     def _trained(self, linear: Linear, report: Callable[[int], None]) -> tuple[nn.Module, bool]:
         """The network, and whether it made held-out guesses at patients that it has not seen more alike."""
+        from monai.losses.ssim_loss import SSIMLoss  # takes seconds, and most attacks do without
+
         guessed, truth = linear.held_out(), linear.targets
         unseen = linear.folds == linear.folds.max()
         network = Sharpener(truth[~unseen].flatten(0, 1).mean(0), self.channels)

@@ -130,11 +130,26 @@ def test_a_little_noise_on_the_update_does_not_stop_it():
     assert float(target.misfit(client.features(victims.images, target.layer)[0])) < 0.1
 
 
+def test_noise_as_large_as_the_update_leaves_its_last_layers():
+    """Few positions among many channels: what the images have in common with noise is little."""
+    victims = batch(2)
+    seen = observed(victims, LocalTraining(Sgd(0.01), 2, 2))
+    assert seen.update is not None
+    draws = rng()
+    noised = {name: v + v.std() * torch.randn(v.shape, generator=draws) for name, v in seen.update.items()}
+    target = Client(replace(seen, update=noised)).target(rng())
+    assert target.layer.startswith("layer4")
+    truth = Client(seen).features(victims.images, target.layer)[0].flatten(1)
+    cosines = torch.nn.functional.normalize(target.maps.flatten(1)) @ torch.nn.functional.normalize(truth).T
+    assert sorted(cosines.argmax(1).tolist()) == [0, 1]
+    assert cosines.amax(1).min() > 0.99
+
+
 def test_noise_on_the_update_stops_it():
     seen = observed(batch(2), LocalTraining(Sgd(0.01), 2, 2))
     assert seen.update is not None
     draws = rng()
-    noised = {name: v + v.std() * torch.randn(v.shape, generator=draws) for name, v in seen.update.items()}
+    noised = {name: v + 100 * v.std() * torch.randn(v.shape, generator=draws) for name, v in seen.update.items()}
     (guess,) = Span().run([replace(seen, update=noised)], rng())
     assert "noised" in guess.nothing
     assert torch.equal(guess.images[0], seen.public_mean)

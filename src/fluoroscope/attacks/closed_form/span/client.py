@@ -10,7 +10,7 @@ from fluoroscope.attacks.closed_form.span.chain import Affine, before
 from fluoroscope.attacks.closed_form.span.completion import complete
 from fluoroscope.attacks.closed_form.span.feature_maps import feature_maps
 from fluoroscope.attacks.closed_form.span.layers import Layer, layers
-from fluoroscope.attacks.closed_form.span.row_space import row_space
+from fluoroscope.attacks.closed_form.span.row_space import is_clear, row_space
 from fluoroscope.attacks.closed_form.span.target import Target
 from fluoroscope.attacks.closed_form.span.unmixing import rectified, unmix
 from fluoroscope.attacks.common.gradients import Reading, first_step_of_adam, gradient_of
@@ -21,7 +21,7 @@ from fluoroscope.errors import Unsupported
 from fluoroscope.models.modes import named_buffers
 from fluoroscope.types import Adam, Capability, LocalTraining, Observation, Sgd
 
-ERROR = 0.15
+ERROR = 0.3
 """A map's error over how far it stands outside the span: the span's own error is spread over all its patches."""
 NEGATIVE = 0.01
 """Of the norm of maps one convolution further, what may be below zero: beyond it, those behind it are better known."""
@@ -42,7 +42,7 @@ class Client:
         self.shape = setup.network.input_shape
         self._training, self._update = training, gradient_of(setup) or {}
         self._readings = first_step_of_adam(setup) if isinstance(training.optimiser, Adam) else {}
-        self._spans: dict[str, Tensor | None] = {}
+        self._changes: dict[str, Tensor | None] = {}
         self._model, self._state = setup.model.requires_grad_(False), dict(setup.state)
         self._layers = layers(self._model, self._state, torch.rand((2, *self.shape), generator=torch.Generator()))
         self._statistics = statistics(setup, alone=False)
@@ -73,24 +73,36 @@ class Client:
 
     def target(self, rng: torch.Generator) -> Target:
         """The features of the client's images at the first convolution whose update shows them."""
-        for layer in self._layers:
-            if not (layer.slides and layer.sparse and f"{layer.name}.weight" in self._update):
-                continue
-            span = self._span(layer)
-            found = None if span is None else feature_maps(span, layer, self._training.images, rng)
-            maps = None if found is None else unmix(found.basis, rng, ERROR * found.outside)
-            if maps is not None and len(maps):
-                return self._further(layer, maps)
+        for layer in self.readable:
+            maps = self.maps(layer, rng)
+            if len(maps):
+                return self.further(layer, maps)
         raise ShowsNothing(
             f"this update of {self._training.images} images shows no layer's features: either it is noised, or every "
             f"convolution behind a ReLU has fewer channels than the images have positions there. {REMEDY}"
         )
 
-    def _further(self, layer: Layer, maps: Tensor) -> Target:
+    @property
+    def readable(self) -> list[Layer]:
+        """The convolutions whose update may show their input, in the order in which they run."""
+        return [x for x in self._layers if x.slides and x.sparse and f"{x.name}.weight" in self._update]
+
+    def maps(self, layer: Layer, rng: torch.Generator) -> Tensor:
+        """The features (found, channels, h, w) of single images, each of norm 1, that the update of `layer` shows."""
+        span = self._span(layer)
+        found = None if span is None else feature_maps(span, layer, self._training.images, rng)
+        if found is None:
+            return torch.zeros(0, *layer.shape, dtype=torch.float64)
+        return unmix(found.basis, rng, ERROR * found.outside)
+
+    def further(self, layer: Layer, maps: Tensor) -> Target:
         """One convolution further towards the pixels, where that is possible."""
         known_weights = (other for other in self._layers if f"{other.name}.weight" in self._update)
         source = next((other for other in known_weights if other.name == layer.fed_by), None)
-        span = None if source is None else self._span(source)
+        # An error in the span grows on the way back.
+        change = None if source is None else self._change(source)
+        clear = source is not None and change is not None and is_clear(change, self._rank(source))
+        span = self._span(source) if source is not None and clear else None
         known = source is not None and source.norm in self._statistics and self._training.steps == 1
         if source is None or source.norm is None or span is None or not known:
             return Target(layer.name, maps.float(), scaled=False)
@@ -99,22 +111,27 @@ class Client:
         affine = Affine(self._state[f"{source.norm}.weight"], self._state[f"{source.norm}.bias"], norm.eps)
         weight = self._state[f"{source.name}.weight"].double()
         earlier, _ = before(source, span, weight, affine, self._statistics[source.norm], maps.clamp_min(0))
-        if (
-            source.sparse and not rectified(earlier, NEGATIVE).all()
-        ):  # its own update is too little known to add anything
+        if source.sparse and not rectified(earlier, NEGATIVE).all():  # its update is too little known to add anything
             return Target(layer.name, maps.float(), scaled=False)
         return Target(source.name, earlier.float(), scaled=True)
 
     def _span(self, layer: Layer) -> Tensor | None:
-        # BatchNorm's derivative sums to zero over a step's positions: each step spans one dimension less.
-        rank = self._training.images * layer.positions - (self._training.steps if layer.norm else 0)
+        change = self._change(layer)
+        return None if change is None else row_space(change, self._rank(layer))
+
+    def _change(self, layer: Layer) -> Tensor | None:
+        """The layer's gradient; of a first step of Adam what its rank says of it, None where that is too little."""
         key = f"{layer.name}.weight"
-        if key not in self._spans:
-            change: Tensor | None = self._update[key]
-            if key in self._readings:
-                change = complete(Reading(*(part.flatten(1) for part in self._readings[key])), rank)
-            self._spans[key] = None if change is None else row_space(change, rank)
-        return self._spans[key]
+        if key not in self._readings:
+            return self._update[key]
+        if key not in self._changes:
+            reading = Reading(*(part.flatten(1) for part in self._readings[key]))
+            self._changes[key] = complete(reading, self._rank(layer))
+        return self._changes[key]
+
+    def _rank(self, layer: Layer) -> int:
+        # BatchNorm's derivative sums to zero over a step's positions: each step spans one dimension less.
+        return self._training.images * layer.positions - (self._training.steps if layer.norm else 0)
 
     def _pass(self, images: Tensor, layer: str) -> tuple[Tensor, dict[str, Statistics]]:
         found: list[Tensor] = []

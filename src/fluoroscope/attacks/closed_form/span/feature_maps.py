@@ -15,24 +15,26 @@ ITERATIONS = 300
 TOLERANCE = 1e-7
 SPARE = 3
 """Vectors beyond those wanted: they speed up the others and show the gap."""
-GAP = 3.0
-"""How far the first map that is no image's must stand outside the span, over the last that is one's."""
+LEAST_OUTSIDE = 1e-2
+"""Of a map's norm: what a map that is no image's has outside the span."""
+OUTSIDE = 0.5
+"""Of the first map that is no image's: what stands so far outside the span shows no image either."""
 
 
 class Maps(NamedTuple):
     """An orthonormal basis of feature maps."""
 
     basis: Tensor
-    """(count, channels, h, w)."""
-    outside: float
-    """How far the worst of them stands outside the span, over the nearest map that is no image's: 0 without noise."""
+    """(count, channels, h, w), the best known first."""
+    outside: Tensor
+    """(count,): how far each stands outside the span, over the nearest map that is no image's; 0 without noise."""
 
 
 def feature_maps(span: Tensor, layer: Layer, count: int, rng: torch.Generator) -> Maps | None:
     """The maps whose patches, minus their mean, lie in `span`.
 
     Those are the maps of `count` images and their mixtures: the null space of h -> |(1 - P) (patches(h) - mean)|^2, or
-    what noise leaves of it. None where it is not of that size: no gap stands behind the smallest eigenvalues.
+    what noise leaves of it, which may be fewer. None where there is no such map.
     """
     size = layer.shape[0] * layer.shape[1] * layer.shape[2]
     if size < 5 * (count + SPARE):  # what LOBPCG needs
@@ -47,11 +49,13 @@ def feature_maps(span: Tensor, layer: Layer, count: int, rng: torch.Generator) -
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # the spare vectors need not converge
         values, vectors = lobpcg(operator, start, largest=False, tol=TOLERANCE, maxiter=ITERATIONS)
-    last = max(float(values[count - 1]), 0.0)
-    if not GAP * last < values[count]:
+    off = torch.from_numpy(values).clamp_min(0).sqrt()
+    if off[count] < LEAST_OUTSIDE:  # more maps than images: there are others, or the span is everything
         return None
-    basis = torch.from_numpy(np.ascontiguousarray(vectors[:, :count].T)).view(count, *layer.shape)
-    return Maps(basis, (last / float(values[count])) ** 0.5)
+    off = off[:count] / off[count]
+    known = int((off < OUTSIDE).sum())
+    basis = torch.from_numpy(np.ascontiguousarray(vectors[:, :known].T)).view(known, *layer.shape)
+    return Maps(basis, off[:known]) if known else None
 
 
 def outside(span: Tensor, patches: Tensor) -> Tensor:

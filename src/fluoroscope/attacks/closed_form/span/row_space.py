@@ -2,7 +2,8 @@
 
 Noise on an update spreads over all singular values and ends at an edge (Marchenko and Pastur 1967). What stands above
 the edge is the images'; how far its direction is off follows from how high it stands (Benaych-Georges and Nadakuditi
-2012). So noise takes the weakest directions first, and nothing stops at once.
+2012). So noise takes the weakest directions first, and nothing stops at once. An update that was rounded to bfloat16 or
+made sparse bears errors that follow its values: they may stand far above any edge, and there a plain gap decides.
 """
 
 import torch
@@ -11,7 +12,11 @@ from torch import Tensor
 ABOVE = 2.0
 """Times the smaller side to the power -2/3: by how much of the edge noise strays beyond it (Tracy and Widom 1996)."""
 STRANGE = 10.0
-"""Times the edge: a singular value beyond the rank that stands so high is no noise, and the rank is wrong."""
+"""Times the edge: a singular value beyond the rank that stands so high is no noise."""
+GAP = 3.0
+"""How far a singular value must stand above the first beyond the rank where that one is no noise."""
+CLEAR = 10.0
+"""How far all of them must, to be exact but for rounding."""
 PRECISION = 1e-7
 """What float32 weights can show, of the largest singular value."""
 GRID = 2000
@@ -22,7 +27,7 @@ def row_space(change: Tensor, rank: int) -> Tensor | None:
 
     A row's squared length is how well its direction is known: the squared cosine to the truth that is expected there,
     1 without noise. None where nothing of it is known: the update has too few rows, noise covers it, or its rank is
-    another one.
+    larger.
     """
     matrix = change.flatten(1).double()
     rows, columns = matrix.shape
@@ -36,11 +41,20 @@ def row_space(change: Tensor, rank: int) -> Tensor | None:
         level = level.clamp_min(PRECISION * sizes[0] / (rows**0.5 + columns**0.5))
         edge = level * (rows**0.5 + columns**0.5)
         fewer = int((sizes[:known] > edge * (1 + ABOVE * min(rows, columns) ** (-2 / 3))).sum())
-    if not known or sizes[rank] > STRANGE * edge:
+    if sizes[rank] > STRANGE * edge:
+        known = int((sizes[:rank] > GAP * sizes[rank]).sum())
+        return right[:known] if known else None
+    if not known:
         return None
     cosines = squared_cosines(sizes[:known], level, rows, columns)
     basis: Tensor = right[:known] * cosines.sqrt()[:, None]
     return basis
+
+
+def is_clear(change: Tensor, rank: int) -> bool:
+    """Whether the row space is whole, and exact but for rounding."""
+    sizes = torch.linalg.svdvals(change.flatten(1).double())
+    return 0 < rank < len(sizes) and bool(sizes[rank - 1] > CLEAR * sizes[rank])
 
 
 def noise_level(sizes: Tensor, rows: int, columns: int) -> Tensor:

@@ -2,6 +2,8 @@
 
 The basis that `feature_maps` gives spans the images' features in an arbitrary mixture. The features came out of a ReLU:
 each has a zero in half of its places, and no mixture of two has. The sparsest vectors of the space are the features.
+Some directions of the basis are known better than others: an image that the network was sure of leaves a gradient near
+the rounding of the weights. A mixture's zeros are as blunt as its own directions are.
 """
 
 import torch
@@ -11,41 +13,49 @@ STARTS = 96
 PATIENCE = 3
 """Rounds of starts without anything new before the rest is given up."""
 ITERATIONS = 40
+BLUNT = 0.05
+"""Of a place's largest value, where the search begins: a blunter one has every start end at the same few maps."""
 ZERO = 3e-3
 """Of the root mean square: what rounding leaves of a zero."""
+DEVIATIONS = 3.0
+"""Errors within which a value counts as zero."""
+MOST_ERROR = 0.1
+"""Beyond it a mixture's zeros are too blunt to be told from small values."""
 LEAST_ZEROS = 0.05
 BY_CHANCE = 2.0
 """Zeros over those that values without any zero have within the same width: a density of .8 or less at 0, doubled."""
-NEGATIVE = 0.1
-"""Of one map's norm, what may be below zero."""
 MOST_NEGATIVE = 0.01
+NEGATIVE = 0.1
+"""Of the norm of a single map, what may lie below zero."""
 ALIKE = 1 - 1e-3
 
 
-def unmix(basis: Tensor, rng: torch.Generator, error: float = 0.0) -> Tensor:
+def unmix(basis: Tensor, rng: torch.Generator, errors: Tensor | None = None) -> Tensor:
     """The sparse maps (found, channels, h, w), each of norm 1, in the span of an orthonormal basis of that shape.
 
-    As many as there are in the basis, unless some are not found. `error` is that of a map's values, of their root mean
-    square: what noise leaves of a zero.
+    As many as there are in the basis, unless some are not found. `errors` are those of the basis, map by map: of their
+    values, relative to the root mean square.
     """
     count = len(basis)
     flat = basis.flatten(1).T
+    errors = flat.new_zeros(count) if errors is None else errors
     if count == 1:
         single = basis * torch.sign(flat.sum())
-        return single[rectified(single)]
-    zero, alike = max(ZERO, 2 * error), min(ALIKE, 1 - 2 * error)
+        return single[rectified(single) & (errors < MOST_ERROR)]
     norms = flat.norm(dim=1)
     rows = flat[norms > 1e-2 * norms.square().mean().sqrt()]  # a place where every image has its zero says nothing
     found = flat.new_zeros(0, count)
     idle = 0
     while idle < PATIENCE and len(found) < count:
         had = len(found)
-        starts = torch.randn((STARTS, count), generator=rng, dtype=flat.dtype)
+        # The mixture that is largest at one place leans to the images that stand out there (Qu, Sun and Wright 2014).
+        starts = rows[torch.randperm(len(rows), generator=rng)[:STARTS]]
         if len(found):  # look where nothing was found yet
             known = torch.linalg.qr(found.T).Q
             starts = starts - starts @ known @ known.T
-        for candidate in _sparse(rows, _sparsest(rows, starts), zero):
-            if not len(found) or (found @ candidate).max() < alike:
+        starts = starts / starts.norm(dim=1, keepdim=True).clamp_min(1e-12)
+        for candidate in _sparse(rows, _sparsest(rows, starts, errors), errors):
+            if not len(found) or (found @ candidate).max() < ALIKE:
                 found = torch.cat([found, candidate[None]])
         idle = 0 if len(found) > had else idle + 1
     return (found[:count] @ basis.flatten(1)).view(-1, *basis.shape[1:])
@@ -58,24 +68,34 @@ def rectified(maps: Tensor, negative: float = NEGATIVE) -> Tensor:
     return found
 
 
-def _sparsest(rows: Tensor, mixtures: Tensor) -> Tensor:
+def _sparsest(rows: Tensor, mixtures: Tensor, errors: Tensor) -> Tensor:
     """Local minima of the L1 norm over the unit sphere, by reweighted least squares from each start."""
-    units = rows / rows.norm(dim=1, keepdim=True)
+    lengths = rows.norm(dim=1)
+    units = rows / lengths[:, None]
+    typical = len(rows) ** -0.5  # the root mean square of a map of norm 1
     for iteration in range(ITERATIONS):
-        blunt = max(1e-4, 0.3 * 0.7**iteration)
-        weights = (mixtures @ units.T).square().add(blunt**2).rsqrt()
+        blunt = max(1e-4, BLUNT * 0.7**iteration)
+        off = typical * _error(mixtures, errors)[:, None] / lengths
+        weights = (mixtures @ units.T).square().add(blunt**2 + off.square()).rsqrt()
         forms = torch.stack([units.T @ (units * weight[:, None]) for weight in weights])
         mixtures = torch.linalg.eigh(forms).eigenvectors[:, :, 0]
     return mixtures
 
 
-def _sparse(rows: Tensor, mixtures: Tensor, zero: float) -> Tensor:
-    """Those mixtures that look like a ReLU's output, the sparsest first, with their signs set right."""
+def _sparse(rows: Tensor, mixtures: Tensor, errors: Tensor) -> Tensor:
+    """Those mixtures that look like a ReLU's output, the best known first, with their signs set right."""
     values = mixtures @ rows.T
     signs = torch.sign(values.sum(1, keepdim=True))
     values = values * signs / values.square().mean(1, keepdim=True).sqrt()
-    zeros = (values.abs() < zero).double().mean(1)
-    negative = (values < -zero).double().mean(1)
-    order = torch.argsort(zeros, descending=True)
-    good = (zeros >= max(LEAST_ZEROS, BY_CHANCE * zero)) & (negative <= MOST_NEGATIVE)
+    error = _error(mixtures, errors)
+    width = (DEVIATIONS * error).clamp_min(ZERO)
+    zeros = (values.abs() < width[:, None]).double().mean(1)
+    negative = (values < -width[:, None]).double().mean(1)
+    good = (error < MOST_ERROR) & (zeros >= (BY_CHANCE * width).clamp_min(LEAST_ZEROS)) & (negative <= MOST_NEGATIVE)
+    order = torch.argsort(zeros - width, descending=True)
     return (mixtures * signs)[order[good[order]]]
+
+
+def _error(mixtures: Tensor, errors: Tensor) -> Tensor:
+    """Of each mixture, as those of the basis are independent."""
+    return (mixtures.square() @ errors.square()).sqrt()
