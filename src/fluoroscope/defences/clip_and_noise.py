@@ -49,7 +49,8 @@ class ClipAndNoise:
     def claim(self, participation: Participation) -> PrivacyClaim:
         # Any two clipped updates are at most 2 clip_norm apart: the server sees one client's by itself.
         spent = epsilon(gaussian(self.noise_multiplier / 2, participation.rounds), self.delta)
-        return dp_claim(spent, self.delta, "client", "replace", "local", "local DP for all images of a client at once")
+        told = "local DP for all images of a client at once, of its update; how many they are counts as public"
+        return dp_claim(spent, self.delta, "client", "replace", "local", told)
 
     def send(self, record: UpdateRecord, rng: torch.Generator) -> UpdateRecord:
         if record.buffers_after:

@@ -29,7 +29,8 @@ def claimed(task: Task, training: LocalTraining, rounds: int) -> PrivacyClaim:
     # Noise on the mean makes all that an optimiser at the server does with it post-processing; a median is no mean.
     early = cohort is not None and cohort.before_optimiser and isinstance(strategy, FedAvgM | FedOpt)
     share = largest if early or _is_mean(strategy) else None
-    return task.defence.claim(Participation(training, rounds, sampled, share))
+    open_buffers = bool(task.moving_buffers) and not task.defence.withholds_statistics
+    return task.defence.claim(Participation(training, rounds, sampled, share, open_buffers))
 
 
 def rounds_within_budget(task: Task) -> int:
