@@ -18,15 +18,8 @@ _MOST = 1e6
 """More noise is counted as this much, which is safe: dp-accounting squares it, and a larger square has no float."""
 
 
-def gaussian(multiplier: float, times: int) -> "DpEvent":
-    """So many releases, each with noise of `multiplier` times the sensitivity."""
-    import dp_accounting
-
-    return dp_accounting.SelfComposedDpEvent(dp_accounting.GaussianDpEvent(min(multiplier, _MOST)), times)
-
-
 def sampled_gaussian(multiplier: float, rate: float, times: int) -> "DpEvent":
-    """The same, of which a record enters each with probability `rate`."""
+    """So many releases with noise of `multiplier` times the sensitivity; a unit enters each with probability `rate`."""
     import dp_accounting
 
     one = dp_accounting.PoissonSampledDpEvent(rate, dp_accounting.GaussianDpEvent(min(multiplier, _MOST)))

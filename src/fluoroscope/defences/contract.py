@@ -7,6 +7,7 @@ from typing import Literal, Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn
 
+from fluoroscope.defences.mechanism import SampledGaussian
 from fluoroscope.types import LocalTraining, PrivacyClaim, PrivateBatch, Relation, State, UpdateRecord
 
 
@@ -30,6 +31,15 @@ class Defence(Protocol):
 
     def claim(self, participation: Participation) -> PrivacyClaim:
         """What it promises after n rounds; an epsilon comes with its unit, relation and trust (`dp_claim`)."""
+        ...
+
+
+@runtime_checkable
+class CountedDefence(Defence, Protocol):
+    """Says what its epsilon is counted from, so that canaries can test it."""
+
+    def mechanism(self, participation: Participation) -> SampledGaussian:
+        """The noise, in units of what one unit can change; of use where `claim` has an epsilon."""
         ...
 
 
