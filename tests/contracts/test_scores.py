@@ -24,10 +24,11 @@ from fluoroscope.scores.empirical_epsilon import (
     epsilon_at_least,
     error_rates,
     held_out_error_rates,
+    midpoint,
+    most_epsilon,
     noise_at_most,
     one_run_epsilon,
     proven_epsilon,
-    separation,
 )
 from fluoroscope.scores.identifiability import chance, identify, identify_images
 from fluoroscope.scores.intervals import bootstrap_mean, wilson
@@ -146,10 +147,11 @@ OTHERS: dict[str, Callable[[], Any]] = {
     "true_positives_at": lambda: true_positives_at(roc(VALUES, VALUES - 0.2, rng(), 50), 0.5),
     "clopper_pearson_upper": lambda: clopper_pearson_upper(3, 7, 0.95),
     "error_rates": lambda: error_rates(VALUES, VALUES - 0.2, 0.5),
-    "held_out_error_rates": lambda: held_out_error_rates(VALUES, VALUES - 0.2, separation),
+    "held_out_error_rates": lambda: held_out_error_rates(VALUES, VALUES - 0.2, midpoint),
     "proven_epsilon": lambda: proven_epsilon(VALUES.numpy(), VALUES.numpy(), 1e-5),
     "epsilon_at_least": lambda: epsilon_at_least(ErrorRates(0.1, 0.2, 10), 1e-5),
-    "separation": lambda: separation(VALUES.numpy(), VALUES.numpy()),
+    "midpoint": lambda: midpoint(VALUES, VALUES - 0.2),
+    "most_epsilon": lambda: most_epsilon(VALUES, VALUES - 0.2, 1e-5),
     "noise_at_most": lambda: noise_at_most(ErrorRates(0.1, 0.2, 10), lambda noise, alarms: noise - alarms, 0.1, 1.0),
     "one_run_epsilon": lambda: one_run_epsilon(VALUES, LABELS == 1, 1e-5, 4),
     "utility": lambda: utility(LOGITS, LABELS),

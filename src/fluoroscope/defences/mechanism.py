@@ -16,8 +16,11 @@ from scipy.special import log_ndtr, ndtr, ndtri
 
 from fluoroscope.defences import accounting
 
-_ORDERS = np.linspace(-30.0, 60.0, 1801)
+_ORDERS = np.linspace(-15.0, 15.0, 241)
 """The epsilons at which the trade-off of a sampled mechanism is taken; any choice gives a valid bound."""
+
+_POINTS = 50_000
+"""At most so many losses are told apart; coarser is looser, and still a bound."""
 
 
 @dataclass(frozen=True)
@@ -81,10 +84,11 @@ def _gaussian_delta(mu: float, epsilon: float) -> float:
 def _losses(mechanism: SampledGaussian, pessimistic: bool) -> Any:  # noqa: ANN401  # dp-accounting has no types
     from dp_accounting.pld.privacy_loss_distribution import from_gaussian_mechanism
 
+    reach = 0.5 / mechanism.noise_multiplier**2 + 10 / mechanism.noise_multiplier  # losses of one sum
     one = from_gaussian_mechanism(
         mechanism.noise_multiplier,
         pessimistic_estimate=pessimistic,
-        value_discretization_interval=1e-3,
+        value_discretization_interval=max(1e-3, reach / _POINTS),
         sampling_prob=mechanism.rate,
         use_connect_dots=pessimistic,
     )

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import betaincinv, ndtri
+from scipy.special import betaincinv, expit
 from scipy.stats import binom
 from torch import Tensor
 
 from fluoroscope.errors import BadInput, Misconfigured
 
-LEVEL = 0.99
-"""How sure a bound is: a claim that holds to the letter is contradicted in at most one audit of a hundred."""
+LEVEL = 0.95
+"""How sure a bound is."""
 _THRESHOLDS = 200
 
 
@@ -36,8 +36,8 @@ class ErrorRates:
 
 
 Floats = npt.NDArray[np.float64]
-Gain = Callable[[Floats, Floats], Floats]
-"""What a threshold is chosen by, from limits of its false positives and of its false negatives."""
+Choice = Callable[[Tensor, Tensor], float]
+"""A threshold, from scores of both kinds."""
 
 
 def clopper_pearson_upper(successes: int, n: int, level: float) -> float:
@@ -67,33 +67,45 @@ def error_rates(inside: Tensor, outside: Tensor, threshold: float, level: float 
     )
 
 
-def held_out_error_rates(inside: Tensor, outside: Tensor, gain: Gain, level: float = LEVEL) -> ErrorRates:
-    """With the threshold of the most `gain` on the first third of the games, of the other two thirds.
+def held_out_error_rates(
+    inside: Tensor, outside: Tensor, choose: Choice, level: float = LEVEL, share: float = 0.2
+) -> ErrorRates:
+    """With a threshold that is chosen on the first `share` of the games, of the others.
 
     Args:
         inside: a score per game with the canary, in the order of the games.
         outside: without.
-        gain: what to choose the threshold by: `separation`, or `proven_epsilon` at a delta.
+        choose: how, such as `midpoint`, or `most_epsilon` at a delta.
         level: of the limits.
+        share: of the games that are spent on the choice.
 
     Example:
         >>> import torch
         >>> draws = torch.randn(2, 300, generator=torch.Generator().manual_seed(0))
-        >>> rates = held_out_error_rates(draws[0] + 9, draws[1], separation)
+        >>> rates = held_out_error_rates(draws[0] + 9, draws[1], midpoint)
         >>> rates.false_positive < 0.03 and rates.false_negative < 0.03
         True
     """
     if min(len(inside), len(outside)) < 2:
         raise BadInput(f"a held-out threshold needs two games of each kind, not {len(inside)} and {len(outside)}.")
     inside, outside = (_finite(scores) for scores in (inside, outside))
-    with_it, without = (scores[: max(1, len(scores) // 3)].sort().values.numpy() for scores in (inside, outside))
-    # Midway between neighbours, so that a threshold does not hang on a single score.
-    cuts = np.quantile(np.concatenate([with_it, without]), (np.arange(_THRESHOLDS) + 0.5) / _THRESHOLDS)
+    first, second = (max(1, int(share * len(scores))) for scores in (inside, outside))
+    return error_rates(inside[first:], outside[second:], choose(inside[:first], outside[:second]), level)
+
+
+def midpoint(inside: Tensor, outside: Tensor) -> float:
+    """Midway between the means: where two equal Gaussians cross, and steady on a few games."""
+    return float(inside.mean() + outside.mean()) / 2
+
+
+def most_epsilon(inside: Tensor, outside: Tensor, delta: float, level: float = LEVEL) -> float:
+    """The threshold at which these scores prove the largest epsilon."""
+    with_it, without = (_finite(scores).sort().values.numpy() for scores in (inside, outside))
+    cuts = np.quantile(np.concatenate([with_it, without]), expit(np.linspace(-12, 12, _THRESHOLDS)))  # far into tails
     each = (1 + level) / 2
     false_positive = _upper(len(without) - np.searchsorted(without, cuts, side="right"), len(without), each)
     false_negative = _upper(np.searchsorted(with_it, cuts, side="right"), len(with_it), each)
-    best = float(cuts[gain(false_positive, false_negative).argmax()])
-    return error_rates(inside[len(with_it) :], outside[len(without) :], best, level)
+    return float(cuts[proven_epsilon(false_positive, false_negative, delta).argmax()])
 
 
 def proven_epsilon(false_positive: Floats, false_negative: Floats, delta: float) -> Floats:
@@ -118,25 +130,13 @@ def epsilon_at_least(rates: ErrorRates, delta: float) -> float:
     return float(proven_epsilon(np.array([rates.false_positive]), np.array([rates.false_negative]), delta)[0])
 
 
-def separation(false_positive: Floats, false_negative: Floats) -> Floats:
-    """How many deviations apart two Gaussians are that a test with such errors tells apart.
-
-    Example:
-        >>> import numpy as np
-        >>> separation(np.array([0.1587]), np.array([0.1587])).round(2)
-        array([2.])
-    """
-    ends = np.finfo(np.float64).tiny, 1 - np.finfo(np.float64).eps
-    return np.asarray(-ndtri(np.clip(false_positive, *ends)) - ndtri(np.clip(false_negative, *ends)))
-
-
 def noise_at_most(rates: ErrorRates, misses: Callable[[float, float], float], low: float, high: float) -> float:
     """The most noise with which such errors can be: more is refuted, whatever the test was (Nasr et al. 2023).
 
     Args:
         rates: of any test.
         misses: (noise, false alarms) -> the least share of misses; it grows with the noise.
-        low: the least noise that is looked at; the answer where even that is refuted.
+        low: the least noise that is looked at; about the answer where even that is refuted.
         high: the most; the answer where even that is not.
 
     Example:
@@ -148,12 +148,10 @@ def noise_at_most(rates: ErrorRates, misses: Callable[[float, float], float], lo
     """
     if misses(high, rates.false_positive) <= rates.false_negative:
         return high
-    if misses(low, rates.false_positive) > rates.false_negative:
-        return low
     for _ in range(40):
         middle = math.sqrt(low * high)
         low, high = (low, middle) if misses(middle, rates.false_positive) > rates.false_negative else (middle, high)
-        if high / low < 1.001:
+        if high / low < 1.005:
             break
     return high  # the end that is refuted, or all but: a bound must not promise too much
 
@@ -175,7 +173,7 @@ def one_run_epsilon(scores: Tensor, inside: Tensor, delta: float, guesses: int, 
         >>> import torch
         >>> coins = torch.arange(200) % 2 == 0
         >>> round(one_run_epsilon(coins.double(), coins, delta=1e-5, guesses=200), 2)
-        3.75
+        4.19
     """
     if scores.shape != inside.shape or not 0 < guesses <= len(scores):
         raise BadInput(
