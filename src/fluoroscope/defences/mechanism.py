@@ -19,7 +19,7 @@ from fluoroscope.defences import accounting
 _ORDERS = np.linspace(-15.0, 15.0, 241)
 """The epsilons at which the trade-off of a sampled mechanism is taken; any choice gives a valid bound."""
 
-_POINTS = 50_000
+_POINTS = 5_000
 """At most so many losses are told apart; coarser is looser, and still a bound."""
 
 
@@ -88,7 +88,7 @@ def _losses(mechanism: SampledGaussian, pessimistic: bool) -> Any:  # noqa: ANN4
     one = from_gaussian_mechanism(
         mechanism.noise_multiplier,
         pessimistic_estimate=pessimistic,
-        value_discretization_interval=max(1e-3, reach / _POINTS),
+        value_discretization_interval=max(2e-3, reach / _POINTS),
         sampling_prob=mechanism.rate,
         use_connect_dots=pessimistic,
     )
