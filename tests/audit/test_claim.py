@@ -1,6 +1,9 @@
 """A claim is tested where there is one, and a contradicted one is said so wherever it would be read."""
 
+import json
+
 import pytest
+from typer.testing import CliRunner
 
 from fluoroscope.audit import claim as claims
 from fluoroscope.audit.claim import CONTRADICTED, ClaimTest, claim_cells, contradicted, contradictions, supported
@@ -8,6 +11,7 @@ from fluoroscope.audit.kept import finding_of
 from fluoroscope.audit.schedule import cells_of, forecast
 from fluoroscope.audit.verdicts import Verdicts
 from fluoroscope.cells import CellContext
+from fluoroscope.cli.app import program
 from fluoroscope.defences.mechanism import SampledGaussian
 from fluoroscope.defences.reconstruction_bound import mechanism_bound
 from fluoroscope.findings import Cell, Score
@@ -100,3 +104,28 @@ def test_a_contradicted_setting_is_neither_safe_to_say_nor_recommended():
     assert not any("epsilon" in text.text for text in broken.safe_to_say())
     assert "CONTRADICTED" in broken.not_safe_to_say()[0].text
     assert not any("CONTRADICTED" in text.text for text in kept.not_safe_to_say())
+
+
+def test_the_command_says_what_is_proved_beside_what_is_claimed(monkeypatch, tmp_path):
+    monkeypatch.setattr(claims, "_GAMES", 60)
+    plan = tmp_path / "plan.toml"
+    plan.write_text(
+        """data = {source = "phantom/chest", size = 28, images = 60}
+model = {name = "lenet5"}
+[[defence]]
+name = "clip-and-noise"
+clip_norm = 1.0
+noise_multiplier = 2.0
+"""
+    )
+    done = CliRunner().invoke(program(), ["canaries", str(plan), "--json"])
+    assert done.exit_code == 0, done.output
+    (row,) = json.loads(done.stdout)["claims"]
+    assert 0 <= row["epsilon_lower"] < row["epsilon"]
+    assert not row["contradicted"]
+    monkeypatch.setattr(claims, "_exceeds", lambda scores: True)
+    done = CliRunner().invoke(program(), ["canaries", str(plan)])
+    assert (done.exit_code, "CONTRADICTED" in done.stdout) == (4, True)
+    plan.write_text(plan.read_text().replace("lenet5", "small-cnn").replace("clip-and-noise", "central-dp"))
+    refused = CliRunner().invoke(program(), ["canaries", str(plan)])
+    assert "claims an epsilon" in str(refused.exception)

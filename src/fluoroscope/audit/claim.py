@@ -1,6 +1,6 @@
 """Does a defence keep its claim? Canaries prove an epsilon from below, beside the one that is claimed."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -15,7 +15,7 @@ from fluoroscope.cells import CellContext, Result
 from fluoroscope.defences.reconstruction_bound import mechanism_bound
 from fluoroscope.federation.privacy import claimed, heaviest_cohort, participation
 from fluoroscope.federation.task import Task, load_task
-from fluoroscope.findings import Cell, Claim, Finding, Kind, Text
+from fluoroscope.findings import Cell, Claim, Finding, Kind, Score, Text
 from fluoroscope.rng import generator
 from fluoroscope.scenarios.canaries import CanaryGames, empirical_epsilon
 from fluoroscope.scenarios.canary_clients import cohort_games, update_games
@@ -50,6 +50,12 @@ class ClaimTest(AuditCell):
         return {"client": self.client, "victims": self.victims}
 
     @property
+    def rounds(self) -> int:
+        """That are played, with the canary and without."""
+        task = load_task(self.federation)
+        return 2 * (_GAMES if task.defence.training is None else _games(self._training(task)))
+
+    @property
     def images(self) -> int:
         """That are trained on."""
         task = load_task(self.federation)
@@ -59,25 +65,27 @@ class ClaimTest(AuditCell):
         return 2 * _games(training) * training.steps * min(training.batch_size, training.images)
 
     def run(self, context: CellContext) -> Result:
+        return result_of(self.finding(context.seed))
+
+    def finding(self, seed: int) -> Finding:
+        """What the games prove, beside the claim; empty where there is none."""
         task = load_task(self.federation)
         training = self._training(task)
         part = participation(task, training, 1)
         claim, mechanism = task.defence.claim(part), task.defence.counted(part)
         if claim.epsilon is None or claim.delta is None or mechanism is None:
-            return result_of(Finding())
-        rng = generator(context.seed, "audit", "canaries")
+            return Finding()
+        rng = generator(seed, "audit", "canaries")
         found = empirical_epsilon(self._played(task, training, claim.unit, claim.trust, rng), mechanism, claim.delta)
         # What a trusted server does hides nothing from it, and it is the server that reconstructs.
         bound = mechanism_bound(1 / self.victims, mechanism) if claim.trust == "local" else None
-        return result_of(
-            Finding(
-                scores=scores_of(
-                    self.kind,
-                    epsilon=claim.epsilon,
-                    epsilon_lower=Measured(found.lower, found.games),
-                    epsilon_lower_any=Measured(found.lower_of_any, found.games),
-                    reconstruction_bound=Measured(bound, chance=1 / self.victims),
-                )
+        return Finding(
+            scores=scores_of(
+                self.kind,
+                epsilon=claim.epsilon,
+                epsilon_lower=Measured(found.lower, found.games),
+                epsilon_lower_any=Measured(found.lower_of_any, found.games),
+                reconstruction_bound=Measured(bound, chance=1 / self.victims),
             )
         )
 
@@ -104,7 +112,7 @@ class ClaimTest(AuditCell):
         return cohort_games(cohort, images, parameters, _GAMES // 2, rng, said.name, said.settings)
 
 
-def claim_cells(plan: AuditPlan, label: str) -> list[AuditCell]:
+def claim_cells(plan: AuditPlan, label: str) -> list[ClaimTest]:
     """A test of the claim that a setting makes; none where it makes none that can be tested."""
     federation = plan.federation(label)
     task = load_task(federation)
@@ -114,6 +122,12 @@ def claim_cells(plan: AuditPlan, label: str) -> list[AuditCell]:
     if claimed(task, training, 1).epsilon is None or task.defence.counted(participation(task, training, 1)) is None:
         return []
     return [ClaimTest(label, federation.model_dump_json(), target.name, plan.audit.victims)]
+
+
+def tested(cell: ClaimTest, seed: int) -> dict[str, Any]:
+    """The numbers of a test by name, and whether they refute the claim."""
+    scores = cell.finding(seed).scores
+    return {name: score.value for name, score in scores.items()} | {"contradicted": _exceeds(scores)}
 
 
 def contradicted(cells: Sequence[Cell]) -> dict[str, Claim]:
@@ -153,10 +167,12 @@ def supported(cells: Sequence[Cell]) -> tuple[Text, ...]:
 
 
 def _refuted(cell: Cell) -> bool:
-    if cell.kind != "claim" or "epsilon" not in cell.scores:
-        return False
-    said = cell.scores["epsilon"].value
-    proved = [cell.scores[name].value or 0.0 for name in ("epsilon_lower", "epsilon_lower_any") if name in cell.scores]
+    return cell.kind == "claim" and _exceeds(cell.scores)
+
+
+def _exceeds(scores: Mapping[str, Score]) -> bool:
+    said = scores["epsilon"].value if "epsilon" in scores else None
+    proved = [scores[name].value or 0.0 for name in ("epsilon_lower", "epsilon_lower_any") if name in scores]
     return said is not None and max(proved, default=0.0) > said
 
 

@@ -25,6 +25,8 @@ _START = 2.0
 """Seconds in which a cell loads its images and what it needs."""
 _FEDERATION = 0.7
 """Seconds of a federation beside its training: its images, its tests, its records."""
+_ROUND = 0.01
+"""Seconds of a client's round beside its training: Opacus' hooks, or Flower's messages."""
 _BACK_AND_FORTH = 2.5
 """What an attack's iteration costs in training steps (python -m benchmarks pullback)."""
 
@@ -119,6 +121,8 @@ def _seconds_an_image(task: Task) -> float:
 
 
 def _overhead(cell: AuditCell) -> float:
+    if isinstance(cell, ClaimTest):
+        return cell.rounds * _ROUND
     return _FEDERATION * (2 * cell.games if isinstance(cell, Participation) else 1)
 
 
