@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from fluoroscope.audit.cell import AuditCell
+from fluoroscope.audit.claim import contradicted
 from fluoroscope.audit.gallery import write_gallery
 from fluoroscope.audit.kept import finding_of
 from fluoroscope.audit.plan import AuditPlan
@@ -25,6 +26,7 @@ def assembled(
         write_gallery(finding.gallery, outcomes[name].result.images, out)
     made = tuple(_cell(cell, found.get(cell.id), outcomes.get(cell.id), left_out.get(cell.id)) for cell in cells)
     claims = {cell.label: found[cell.id].claim for cell in cells if cell.id in found and found[cell.id].claim}
+    claims |= contradicted(made)
     verdicts = Verdicts(plan, made)
     return Findings(
         format=FORMAT,

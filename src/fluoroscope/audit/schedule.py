@@ -9,6 +9,7 @@ import torch
 from fluoroscope.attacks.closed_form.span import Span
 from fluoroscope.attacks.gradient_inversion.attack import Inversion
 from fluoroscope.audit.cell import AuditCell
+from fluoroscope.audit.claim import ClaimTest, claim_cells
 from fluoroscope.audit.crafted_model import CraftedModel, Guard
 from fluoroscope.audit.participation import Participation
 from fluoroscope.audit.plan import AuditPlan
@@ -24,6 +25,8 @@ _START = 2.0
 """Seconds in which a cell loads its images and what it needs."""
 _FEDERATION = 0.7
 """Seconds of a federation beside its training: its images, its tests, its records."""
+_ROUND = 0.01
+"""Seconds of a client's round beside its training: Opacus' hooks, or Flower's messages."""
 _BACK_AND_FORTH = 2.5
 """What an attack's iteration costs in training steps (python -m benchmarks pullback)."""
 
@@ -43,6 +46,7 @@ def cells_of(plan: AuditPlan) -> list[AuditCell]:
                 for r in plan.attacked_rounds
                 for attack in plan.audit.attacks
             ]
+        found += claim_cells(plan, label)
         if "malicious-server" in threats and label == NO_DEFENCE:
             victim = plan.imprint_target
             batch = victim.batch_size or plan.training.batch_size
@@ -117,6 +121,8 @@ def _seconds_an_image(task: Task) -> float:
 
 
 def _overhead(cell: AuditCell) -> float:
+    if isinstance(cell, ClaimTest):
+        return cell.rounds * _ROUND
     return _FEDERATION * (2 * cell.games if isinstance(cell, Participation) else 1)
 
 
@@ -127,6 +133,8 @@ def _images(cell: AuditCell) -> float:
     clients = task.clients
     trained = sum(len(split.train) for split in clients) * plan.training.epochs * plan.rounds * plan.strategy.fraction
     trained += plan.strategy.pretrain_epochs * len(task.partition.auxiliary)
+    if isinstance(cell, ClaimTest):
+        return cell.images
     if isinstance(cell, Participation):
         return 2 * cell.games * trained
     if isinstance(cell, Reconstruction):

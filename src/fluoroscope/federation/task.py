@@ -20,6 +20,7 @@ from fluoroscope.federation.settings import build_defences, build_part
 from fluoroscope.federation.strategies import build_strategy, proximal_mu
 from fluoroscope.federation.training_record import loss_of
 from fluoroscope.models import Architecture, ImportedNetwork
+from fluoroscope.models.modes import moving_buffers
 from fluoroscope.rng import derive, generator
 from fluoroscope.types import (
     Adam,
@@ -95,6 +96,13 @@ class Task:
     @cached_property
     def buffer_names(self) -> frozenset[str]:
         return frozenset(name for name, _ in self.model.named_buffers() if name in self.model.state_dict())
+
+    @cached_property
+    def moving_buffers(self) -> frozenset[str]:
+        """Those that a pass of training changes, such as BatchNorm's statistics; a constant is none of them."""
+        training = self.training(2, 2, 1, self.plan.training.lr)
+        shape = (2, *self.images.batch.images.shape[1:])
+        return moving_buffers(self.model, training, torch.rand(shape, generator=generator(0, "probe")))
 
     @property
     def initial_state(self) -> dict[str, Tensor]:

@@ -90,6 +90,14 @@ METRICS = (
     Metric("auc", "AUC", "area under the ROC curve; a coin reaches a half", _INFERENCE, True, in_words=_RIGHT),
     Metric("loss", "Loss", "the model's loss on the test images", ("federation",), None),
     Metric("epsilon", "ε", "privacy spent; smaller is stronger", ("federation",), True, ".3g"),
+    Metric("epsilon", "ε of a round", "claimed for one round: an upper bound", ("claim",), None, ".3g"),
+    Metric("epsilon_lower", "ε proved", "what canaries prove of one round at 95 %, if the noise is drawn as claimed, "
+           "of whatever size: ε is at least this. Above the ε of a round, the defence does not do what it says",
+           ("claim",), True, ".3g"),
+    Metric("epsilon_lower_any", "ε proved of any mechanism", "the same without any assumption on the noise; few games "
+           "prove little", ("claim",), True, ".3g"),
+    Metric("reconstruction_bound", "Told apart at most", "how often any reconstruction from one round can be told "
+           "apart from other patients, by the claim", ("claim",), None),
     Metric("advantage", "Advantage", "true positives less false positives at the best threshold; guessing reaches 0",
            _INFERENCE, True),
     Metric("p_value", "p-value", "how often guessing alone would reach such an AUC", _INFERENCE, None),
@@ -120,6 +128,7 @@ KINDS: dict[Kind, str] = {
     "client-inference": "Client inference",
     "membership": "Membership",
     "source": "Source",
+    "claim": "Claim",
 }
 
 ATTACKED: dict[Attacked, str] = {
