@@ -51,14 +51,13 @@ def clients(training, count, defence=NO_DEFENCE, knowledge=SERVER, given=None):
     """Observations of clients with random mixes of other images, and their true counts."""
     private = images().subset(range(120, 260))
     places = by_class("test", LabelledImages(private.images, private.labels), 4)
-    seen, truth, before = [], [], None
+    seen, truth = [], []
     for number in range(count):
         batch = private.subset(random_mix(places, training.images, 0.5, rng(50 + number)))
         made = client_round(NETWORK, start(), batch, training, rng(90 + number), defence).record
-        before = before or made.state_before  # one server's model: what is learned for one is learned for all
         known = public() if Capability.PUBLIC_IMAGES in knowledge.capabilities else None
         told = defence if Capability.DEFENCE in knowledge.capabilities else None
-        seen.append(observe(replace(made, state_before=before), knowledge, public_images=known, defence=told))
+        seen.append(observe(made, knowledge, public_images=known, defence=told))
         truth.append(batch.labels.bincount(minlength=4))
     return seen, torch.stack(truth)
 

@@ -12,6 +12,7 @@ from fluoroscope.attacks.common.setup import SIMULATION, Setup
 from fluoroscope.attacks.inference.label_counts import LABEL_COUNT_ATTACKS, by_class, whole_counts
 from fluoroscope.attacks.inference.registry import Seen
 from fluoroscope.attacks.inference.shadows import told_defence
+from fluoroscope.digest import digest
 from fluoroscope.errors import Misconfigured, Unsupported
 from fluoroscope.federation.client_round import client_round
 from fluoroscope.types import Capability, Observation, PrivateBatch, State
@@ -36,11 +37,11 @@ class LearnedCounts:
         """A row per observation. Those of one round and one training configuration are learned for once."""
         if self.simulations < 4:
             raise Misconfigured(f"learned-counts needs 4 simulations or more, not {self.simulations}.")
-        readers: dict[object, _Reader] = {}
+        readers: dict[str, _Reader] = {}
         rows = []
         for seen in observations:
             setup = Setup.of(seen, self.needs, "learned-counts")
-            key = (id(seen.state_before), setup.training, id(seen.public_images), str(seen.defence))
+            key = digest(setup.state, setup.training, seen.public_images, seen.defence, sorted(seen.update or {}))
             if key not in readers:
                 readers[key] = _learned(setup, self.simulations, rng)
             rows.append(readers[key].counts(seen))
