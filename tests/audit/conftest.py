@@ -21,7 +21,7 @@ CONTENT = {
         "budget_minutes": 20,
         "victims": 2,
         "games": 3,
-        "clients": ["client-4", "client-5"],
+        "clients": ["client-5"],
         "membership": ["loss"],
         "simulations": 8,
         "inference": ["label-counts", "membership", "source", "metrics"],

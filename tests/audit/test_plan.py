@@ -54,7 +54,8 @@ def test_settings_are_compared_with_none_and_with_the_plan_s_own(plan):
 
 
 def test_every_threat_comes_first_without_a_defence_then_with_each_then_other_clients_and_rounds():
-    plan = plan_of(rounds=2, audit={"membership": ["loss", "lira-offline", "rmia"]})
+    asked = {"membership": ["loss", "lira-offline", "rmia"], "clients": ["client-4", "client-5"]}
+    plan = plan_of(rounds=2, audit=asked)
     cells = cells_of(plan)
     kinds = [(cell.kind, cell.label) for cell in cells]
     server = ["metrics", "reconstruction", "label-counts", "source", "membership"]

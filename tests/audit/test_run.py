@@ -93,8 +93,7 @@ def test_a_reconstruction_says_what_was_attacked(done):
     found, out = done
     assert {(cell.kind, cell.attacked) for cell in found.findings.cells} == {
         ("federation", None), ("reconstruction", "stand-ins"), ("crafted-model", None), ("guard", None),
-        ("client-inference", None), ("reconstruction", "recorded update"), ("metrics", None), ("label-counts", None),
-        ("source", None), ("membership", None),
+        ("client-inference", None), ("metrics", None), ("label-counts", None), ("membership", None),
     }  # fmt: skip
     assert {cell["kind"] for cell in findings(out)["cells"] if "attacked" in cell} == {"reconstruction"}
     assert read_findings(out).findings == found.findings, "as it was made, so it is read"
@@ -284,7 +283,7 @@ def started(out: Path, engine: str, **changes: object) -> subprocess.Popen:
 
 def test_a_kill_changes_no_finding(tmp_path, attacked_here):
     """Killed in the middle, with `kill -9`; then the same again."""
-    small = {"threats": ["curious-server"], "compare": []}
+    small = {"threats": ["curious-server"], "inference": ["metrics"], "compare": []}
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     audit(plan_of(audit=small), whole, HERE)
     process = started(killed, "local:1", **small)

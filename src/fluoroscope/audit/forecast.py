@@ -15,20 +15,22 @@ from fluoroscope.audit.cell import AuditCell
 from fluoroscope.audit.client_metrics import ClientMetrics
 from fluoroscope.audit.crafted_model import CraftedModel, Guard
 from fluoroscope.audit.label_counts import LabelCounts
-from fluoroscope.audit.membership import Membership
+from fluoroscope.audit.membership import MEMBERS, Membership
 from fluoroscope.audit.participation import Participation
 from fluoroscope.audit.plan import AuditPlan
 from fluoroscope.audit.reconstruction import FEW, Reconstruction
 from fluoroscope.audit.server_cell import ServerCell
-from fluoroscope.audit.source import Source
 from fluoroscope.audit.utility import Utility
 from fluoroscope.federation.local_training import local_training
 from fluoroscope.federation.task import Task, load_task
 from fluoroscope.rng import generator
 
-_START = {Reconstruction: 6.0, CraftedModel: 4.0, Guard: 4.0}
+_START = {Reconstruction: 6.0, CraftedModel: 3.0}
 """Seconds in which a cell starts what it needs: an attack's own process, a network of recognition, SecAgg+."""
-_FEDERATION = 0.7
+_USUAL_START = 0.3
+_FORWARD = 0.3
+"""What asking a model about an image costs in training steps."""
+_FEDERATION = 0.5
 """Seconds of a federation beside its training: its images, its tests, its records."""
 _ROUND = 0.03
 """Seconds of a simulated client's round beside its training."""
@@ -115,21 +117,24 @@ def expected_seconds(cell: AuditCell, step: float) -> float:
     """Of a cell, where a federation that it shares with others is trained; `step` is the time per training image."""
     plan = cell.federation
     task = load_task(plan)
-    start = next((seconds for kind, seconds in _START.items() if isinstance(cell, kind)), 0.5)
+    start = next((seconds for kind, seconds in _START.items() if isinstance(cell, kind)), _USUAL_START)
     if isinstance(cell, ClientMetrics):
         return start
+    if isinstance(cell, Guard):  # it looks at a model, and refuses to train it
+        return start + step * len(task.clients)
     if isinstance(cell, Participation):
         return start + 2 * cell.games * (_FEDERATION + step * _trained(task))
     if isinstance(cell, Reconstruction):
         held = next(len(split.train) for split in task.clients if split.name == cell.client)
         guessed = held * cell.victims if held <= FEW else plan.training.batch_size
         return start + step * _BACK_AND_FORTH * guessed * _iterations(cell)
-    if isinstance(cell, CraftedModel | Guard):
+    if isinstance(cell, CraftedModel):
         return start + step * 2 * sum(len(split.train) for split in task.clients) * plan.training.epochs
     if isinstance(cell, ServerCell):
-        rounds = _simulated(cell)
-        images = sum(len(split.train) for split in task.clients if split.name in cell.clients)
-        return start + rounds * (len(cell.clients) * _ROUND + step * images * plan.training.epochs)
+        sizes = [len(split.train) for split in task.clients if split.name in cell.clients]
+        simulated = _simulated(cell) * (len(sizes) * _ROUND + step * sum(sizes) * plan.training.epochs)
+        asked = step * _FORWARD * sum(min(MEMBERS, images) for images in sizes)
+        return start + simulated + asked * max(1, _simulated(cell))
     return start + _FEDERATION + step * _trained(task)
 
 
@@ -151,7 +156,7 @@ def _simulated(cell: ServerCell) -> int:
         return cell.stand_ins + (attack.simulations if isinstance(attack, LearnedCounts) else 1)
     if isinstance(cell, Membership) and cell.attack_name != "loss":
         return cell.shadows
-    return 1 if isinstance(cell, Source | Membership) else 0
+    return 0
 
 
 def _iterations(cell: Reconstruction) -> int:

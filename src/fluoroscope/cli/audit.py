@@ -103,7 +103,9 @@ def run(
     failed = not any(cell.status == "done" for cell in found.findings.cells)
     if as_json:
         console.print_json({**found.document, "files": files})
-        raise typer.Exit(NOTHING_DONE if failed else 0)
+        if failed:
+            raise typer.Exit(NOTHING_DONE)
+        return
     for verdict in found.findings.verdicts:
         console.say(f"[{verdict.level}] {plain(found.document, verdict.text)}")
     console.say(plain(found.document, found.findings.recommendation.text))
