@@ -11,6 +11,10 @@ import torch
 from fluoroscope.attacks.closed_form.span import Span
 from fluoroscope.attacks.gradient_inversion.attack import Inversion
 from fluoroscope.attacks.inference.learned_counts import LearnedCounts
+from fluoroscope.attacks.learned.decoder import DecoderInversion
+from fluoroscope.attacks.learned.map_inversion import MapInversion
+from fluoroscope.attacks.learned.ridge import RidgeInversion
+from fluoroscope.attacks.learned.simulated_rounds import FEWEST_CLIENTS, MOST_IMAGES
 from fluoroscope.audit.cell import AuditCell
 from fluoroscope.audit.client_metrics import ClientMetrics
 from fluoroscope.audit.crafted_model import CraftedModel, Guard
@@ -126,6 +130,9 @@ def expected_seconds(cell: AuditCell, step: float) -> float:
         return start + 2 * cell.games * (_FEDERATION + step * _trained(task))
     if isinstance(cell, Reconstruction):
         held = next(len(split.train) for split in task.clients if split.name == cell.client)
+        if isinstance(cell.attack, RidgeInversion | DecoderInversion | MapInversion):
+            rounds = max(FEWEST_CLIENTS, min(len(task.partition.auxiliary), MOST_IMAGES // held))
+            return start + rounds * (_ROUND + step * held * plan.training.epochs)
         guessed = held * cell.victims if held <= FEW else plan.training.batch_size
         return start + step * _BACK_AND_FORTH * guessed * _iterations(cell)
     if isinstance(cell, CraftedModel):
