@@ -125,7 +125,7 @@ def silent(some=None):
     return guesses
 
 
-ALONE = {"threats": ["curious-server"], "victims": 4}
+ALONE = {"inference": [], "threats": ["curious-server"], "victims": 4}
 
 
 def test_an_attack_that_gave_up_is_no_result(tmp_path, monkeypatch):
@@ -164,7 +164,7 @@ def test_an_attack_that_gave_up_on_some_counts_them_as_the_prior(tmp_path, monke
 
 def test_a_recorded_client_is_compared_with_held_out_patients(tmp_path, monkeypatch):
     """Its own images as the guess: all are told apart; somebody else's: chance."""
-    plan = plan_of(audit={**ALONE, "client": "client-4", "compare": []})
+    plan = plan_of(audit={**ALONE, "clients": ["client-4"], "compare": []})
     task = load_task(plan.federation("none"))
     own = task.train_batch(3).images
 
@@ -236,7 +236,8 @@ def test_a_gallery_without_its_images_cannot_be_read(copied):
 
 
 def test_a_failed_cell_is_shown_with_its_reason_and_the_others_go_on(tmp_path):
-    plan = plan_of(partition={"auxiliary": 0}, audit={"threats": ["curious-server", "malicious-server"], "compare": []})
+    asked = {"threats": ["curious-server", "malicious-server"], "inference": ["label-counts"], "compare": []}
+    plan = plan_of(partition={"auxiliary": 0}, audit=asked)
     found = audit(plan, tmp_path, HERE).findings
     states = {cell.kind: (cell.status, cell.reason) for cell in found.cells}
     assert states["federation"] == ("done", None)
