@@ -7,7 +7,7 @@ import sys
 import pytest
 import typer
 
-from fluoroscope.audit import read_audit_plan
+from fluoroscope.audit import cell, read_audit_plan
 from fluoroscope.cli.audit import run
 from fluoroscope.errors import Unsupported
 from tests.cli.test_cli import fluoroscope
@@ -83,7 +83,7 @@ def test_an_audit_without_any_result_is_no_success(tmp_path, monkeypatch, capsys
     def fails(plan, folder):
         raise Unsupported("this cannot be trained.")
 
-    monkeypatch.setattr("fluoroscope.audit.cell.federate", fails)
+    monkeypatch.setattr(cell, "federate", fails)
     (tmp_path / "plan.toml").write_text(PLAN)
     plan = read_audit_plan(tmp_path / "plan.toml")
     with pytest.raises(typer.Exit) as left:
