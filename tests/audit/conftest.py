@@ -21,6 +21,10 @@ CONTENT = {
         "budget_minutes": 20,
         "victims": 2,
         "games": 3,
+        "clients": ["client-5"],
+        "membership": ["loss"],
+        "simulations": 8,
+        "inference": ["label-counts", "membership", "source", "metrics"],
         "compare": [{"label": "noise", "defence": [{"name": "percentile-gaussian", "noise_scale": 1.0}]}],
     },
 }

@@ -116,7 +116,7 @@ def claim_cells(plan: AuditPlan, label: str) -> list[ClaimTest]:
     """A test of the claim that a setting makes; none where it makes none that can be tested."""
     federation = plan.federation(label)
     task = load_task(federation)
-    target = plan.reconstruction_target
+    target = plan.audited_clients[0]
     place = [split.name for split in task.clients].index(target.name)
     training = task.local_training(place, task.round_config(1))
     if claimed(task, training, 1).epsilon is None or task.defence.counted(participation(task, training, 1)) is None:

@@ -84,6 +84,13 @@ def _source(said: Sentence, placed: Placed, leaks: bool) -> None:
     said.number(place, "accuracy", "chance", ".0%")
 
 
+def _label_counts(said: Sentence, placed: Placed, leaks: bool) -> None:
+    place, _ = placed
+    said.say("Of how many of a hospital's images have which label, the server's guess is off by ")
+    said.number(place, "error", how=".0%").say(" of the images per label; without an update it is off by ")
+    said.number(place, "error_public", how=".0%")
+
+
 def _any(said: Sentence, placed: Placed, leaks: bool) -> None:
     place, cell = placed
     name = RULES[cell.kind].score
@@ -95,6 +102,7 @@ _WORDS: dict[Kind, Callable[[Sentence, Placed, bool], None]] = {
     "client-inference": _pairs("a federation in which {client} takes part and one in which it does not"),
     "membership": _pairs("an image that {client} trained on and one that it did not"),
     "source": _source,
+    "label-counts": _label_counts,
 }
 """Kinds without a row are described by their score."""
 

@@ -7,6 +7,7 @@ import torch
 from pydantic import Field, PositiveInt, model_validator
 
 from fluoroscope.attacks import ATTACKS
+from fluoroscope.attacks.inference import INFERENCE_ATTACKS
 from fluoroscope.errors import Misconfigured
 from fluoroscope.federation.plan import DefencePlan, Plan, read_plan_as
 from fluoroscope.federation.sections import Section
@@ -17,6 +18,7 @@ from fluoroscope.scenarios.shadow_set import Shadow
 from fluoroscope.types import ClientSplit
 
 Threat = Literal["curious-server", "malicious-server", "curious-client"]
+Inference = Literal["label-counts", "membership", "source", "metrics"]
 PLANNED = "as planned"
 """Label of the defences that the federation's plan has itself."""
 
@@ -39,8 +41,19 @@ class AuditSettings(Section):
     client: str | None = None
     """Whom both servers attack; None takes the client with the fewest images, and for a crafted model the one with
     most that trains in a single step."""
+    clients: Literal["all"] | tuple[str, ...] | None = None
+    """Whom the curious server looks at, all or by name; None takes `client`, or a sample of at most four: the one with
+    fewest images, with most, with the median, and the one whose classes differ most."""
     rounds: tuple[PositiveInt, ...] = ()
-    """Rounds that the curious server attacks; none takes the last."""
+    """Rounds that the curious server attacks; none takes the first and the last."""
+    inference: tuple[Inference, ...] = ("label-counts", "membership", "source", "metrics")
+    """What the curious server infers beside images."""
+    membership: tuple[str, ...] = ("loss", "lira-offline", "rmia")
+    """Attacks of membership inference."""
+    shadows: int = Field(default=8, ge=2)
+    """Rounds that an attack of these simulates per client."""
+    simulations: int = Field(default=64, ge=4)
+    """Rounds that the attack on label counts learns from, per client."""
     victims: int = Field(default=8, ge=2)
     """Patients who stand in the place of a small client, one after another."""
     games: int = Field(default=10, ge=3)
@@ -62,6 +75,8 @@ class AuditSettings(Section):
             build_defences([(part.name, part.settings) for part in each.defence])
         for name in self.attacks:
             ATTACKS.get(name)
+        for name in self.membership:
+            INFERENCE_ATTACKS.get(name)
         return self
 
 
@@ -84,13 +99,13 @@ class AuditPlan(Plan):
 
     @property
     def attacked_rounds(self) -> tuple[int, ...]:
-        return self.audit.rounds or (self.rounds,)
+        """The last first: by then a model knows most of whom it was trained on."""
+        return tuple(sorted(set(self.audit.rounds or (1, self.rounds)), reverse=True))
 
     def federation(self, label: str) -> Plan:
         """The federation under a setting, with what the audit needs of it recorded."""
-        return self._plan(
-            label, records={"rounds": list(self.attacked_rounds), "clients": [self.reconstruction_target.name]}
-        )
+        clients = [split.name for split in self.audited_clients]
+        return self._plan(label, records={"rounds": sorted(self.attacked_rounds), "clients": clients})
 
     def game(self, label: str, attacker: str) -> Plan:
         """The federation of a game: on the same images, for as many rounds as the attacker watches."""
@@ -105,9 +120,16 @@ class AuditPlan(Plan):
         return Plan.model_validate(content)
 
     @property
-    def reconstruction_target(self) -> ClientSplit:
-        """Whose updates show most of each image."""
-        return self._chosen(self.audit.client) or min(self._clients, key=lambda split: len(split.train))
+    def audited_clients(self) -> tuple[ClientSplit, ...]:
+        """Whom the curious server looks at: those with fewest images first, whose updates show most of each."""
+        said, ordered = self.audit.clients, sorted(self._clients, key=lambda split: len(split.train))
+        if said is None and (chosen := self._chosen(self.audit.client)):
+            return (chosen,)
+        if said is None:
+            found = [ordered[0], ordered[-1], ordered[len(ordered) // 2], self.inference_target]
+        else:
+            found = ordered if said == "all" else [split for name in said if (split := self._chosen(name))]
+        return tuple(split for split in ordered if split in found)
 
     @property
     def imprint_target(self) -> ClientSplit:

@@ -216,12 +216,13 @@ def load_task(plan: Plan) -> Task:
 def forget_tasks() -> None:
     """Load again next time: the images behind a plan may have changed."""
     _load_task.cache_clear()
+    _load_images.cache_clear()
 
 
 @lru_cache(maxsize=4)
 def _load_task(plan_json: str) -> Task:
     plan = Plan.model_validate_json(plan_json)
-    images = _load_images(plan.data, plan.seed if plan.data.seed is None else plan.data.seed)
+    images = _load_images(plan.data.model_dump_json(), plan.seed if plan.data.seed is None else plan.data.seed)
     settings, own = plan.partition.settings, {site.name: site.batch_size for site in plan.data.site if site.batch_size}
     partition = divide(images, plan.partition.name, {**settings, "batch_sizes": own} if own else settings, plan.seed)
     if plan.training.loss == "multi-label":  # after the split, which balances labels as they are written
@@ -247,7 +248,9 @@ def _check_training(task: Task) -> None:
         training.check_frozen(name for name, _ in task.model.named_parameters())
 
 
-def _load_images(data: DataPlan, seed: int) -> ImageSet:
+@lru_cache(maxsize=1)  # an audit has many federations of one set of images
+def _load_images(data_json: str, seed: int) -> ImageSet:
+    data = DataPlan.model_validate_json(data_json)
     request = Request(data.size, data.channels, data.images, seed, data.skip_bad, data.burn_in, data.folders)
     if not data.site:
         return load(data.source, request)

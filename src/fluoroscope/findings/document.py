@@ -16,7 +16,8 @@ NO_DEFENCE = "none"
 GUARD = "guard"
 """Stops a threat beside any setting: the clients look at a model before they train it."""
 Kind = Literal[
-    "federation", "reconstruction", "crafted-model", "guard", "client-inference", "membership", "source", "claim",
+    "federation", "reconstruction", "crafted-model", "guard", "client-inference", "membership", "source",
+    "label-counts", "metrics", "claim",
 ]  # fmt: skip
 Status = Literal["done", "gave up", "failed", "left out"]
 """`gave up`: the attack ran and says itself that it found nothing to work on. That is no result."""

@@ -34,6 +34,10 @@ def engineer(view: View, with_timing: bool) -> list[Section]:
         _attacks(view, "Client inference", "Whether a hospital can tell that another takes part.", "client-inference"),
         _attacks(view, "Membership and source", "Whether the model tells that an image was trained on, and by whom.",
                  "membership", "source"),
+        _attacks(view, "Label counts", "How well the server tells from an update how many of a client's images have "
+                 "which label.", "label-counts"),
+        _attacks(view, "What clients tell", "Numbers that every client sends in the clear beside its update.",
+                 "metrics"),
         _tsne(view),
         _every_cell(view),
         _origin(view),
