@@ -9,6 +9,7 @@ import torch
 from fluoroscope.attacks.closed_form.span import Span
 from fluoroscope.attacks.gradient_inversion.attack import Inversion
 from fluoroscope.audit.cell import AuditCell
+from fluoroscope.audit.chosen_attacks import expected
 from fluoroscope.audit.crafted_model import CraftedModel, Guard
 from fluoroscope.audit.participation import Participation
 from fluoroscope.audit.plan import AuditPlan
@@ -19,6 +20,7 @@ from fluoroscope.federation.local_training import local_training
 from fluoroscope.federation.task import Task, load_task
 from fluoroscope.findings import NO_DEFENCE
 from fluoroscope.rng import generator
+from fluoroscope.scenarios.candidates import AUTO
 
 _START = 2.0
 """Seconds in which a cell loads its images and what it needs."""
@@ -117,6 +119,8 @@ def _seconds_an_image(task: Task) -> float:
 
 
 def _overhead(cell: AuditCell) -> float:
+    if isinstance(cell, Reconstruction) and cell.attack_name == AUTO:
+        return _FEDERATION + expected(1, 1, 1)[0]
     return _FEDERATION * (2 * cell.games if isinstance(cell, Participation) else 1)
 
 
@@ -132,6 +136,9 @@ def _images(cell: AuditCell) -> float:
     if isinstance(cell, Reconstruction):
         held = next(len(split.train) for split in clients if split.name == cell.client)
         guessed = held * cell.victims if held <= FEW else plan.training.batch_size
+        if cell.attack_name == AUTO:
+            each, victims = (held, cell.victims) if held <= FEW else (plan.training.batch_size, 1)
+            return _BACK_AND_FORTH * expected(victims, each, len(task.partition.auxiliary))[1]
         return _BACK_AND_FORTH * guessed * _iterations(cell)
     if isinstance(cell, CraftedModel | Guard):
         return 2 * sum(len(split.train) for split in clients) * plan.training.epochs
