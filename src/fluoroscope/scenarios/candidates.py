@@ -30,10 +30,11 @@ def candidates() -> dict[str, Attack]:
 
 
 def iterations(attack: Attack) -> int | None:
-    """Iterations of a descent at most, over all of its restarts; None of an attack that has no such budget."""
+    """Evaluations of a descent's objective at most, over all of its restarts; None of an attack without a budget."""
     budget: Any = getattr(attack, "budget", None)
     each = getattr(budget, "iterations", None)
-    return None if each is None else each * getattr(attack, "restarts", 1)
+    in_one = getattr(getattr(attack, "optimiser", None), "max_iter", 1)  # of L-BFGS
+    return None if each is None else each * in_one * getattr(attack, "restarts", 1)
 
 
 def cut_to(attack: Attack, most: int) -> Attack:

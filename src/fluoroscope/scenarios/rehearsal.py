@@ -34,10 +34,10 @@ _LEAST = 20
 class Effort:
     """How much is spent on a rehearsal."""
 
-    victims: int = 8
+    victims: int = 6
     iterations: int = 60
     """Of a descent at most; the attack that is chosen is played with all of its own."""
-    seconds: float = 600.0
+    seconds: float = 300.0
     """For all attacks together. Each may take half of what the ones before it left, so the cheap ones come first."""
 
 
