@@ -76,7 +76,9 @@ def test_auto_rehearses_all_on_the_public_images_that_are_given(run):
     found = json.loads(done.stdout)
     rows = {row["attack"]: row for row in found["rehearsal"]}
     assert list(rows) == list(candidates())
-    assert found["attack"] == max((name for name in rows if rows[name]["leak"] is not None), key=lambda n: rows[n]["leak"])
+    assert found["attack"] == max(
+        (name for name in rows if rows[name]["leak"] is not None), key=lambda n: rows[n]["leak"]
+    )
     assert all(row["leak"] is not None or row["remark"] for row in rows.values())
 
 

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 from fluoroscope.attacks import Attack
 from fluoroscope.attacks.gradient_inversion.single_step import as_single_step_if_long
-from fluoroscope.types import Capability, Observation, UpdateRecord
+from fluoroscope.types import Capability, Observation, State
 
 AT_ONCE = 600 * 2**20
 """Bytes of updates that are held at once: 12 of a ResNet-18."""
@@ -16,9 +16,9 @@ def form_for(attack: Attack) -> Callable[[Observation], Observation]:
     return _as_it_is if Capability.PUBLIC_IMAGES in attack.needs else as_single_step_if_long
 
 
-def at_once(record: UpdateRecord) -> int:
+def at_once(update: State) -> int:
     """How many updates of this size are held at once."""
-    size = sum(value.nbytes for value in record.state_after.values())
+    size = sum(value.nbytes for value in update.values())
     return max(1, AT_ONCE // max(size, 1))
 
 
