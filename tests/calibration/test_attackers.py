@@ -53,7 +53,7 @@ class Timid(Reads):
 @pytest.fixture(autouse=True)
 def here(monkeypatch):
     """In this process: the attacks are our own."""
-    monkeypatch.setattr(under_attack, "run_isolated", lambda attack, seen, rng, seconds=None: attack.run(seen, rng))
+    monkeypatch.setattr(under_attack, "run_isolated", lambda attack, seen, rng, **how: attack.run(seen, rng))
 
 
 @pytest.fixture(scope="module")

@@ -134,7 +134,7 @@ class TestAnAuditsReconstruction:
     def guesses(self, cell, context, everybodys, monkeypatch, blind: bool, attack=None) -> list[Reconstruction]:
         found: list[Reconstruction] = []
 
-        def run(chosen, *rest, seconds=None):
+        def run(chosen, *rest, **how):
             unique = {batch.images.data_ptr(): batch for batch in everybodys}.values()
             assert len(unique) > 1
             with destroyed(*(unique if blind else ())):

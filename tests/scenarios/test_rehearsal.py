@@ -33,7 +33,7 @@ ALL = {
 }
 
 
-def here(attack, observations, rng, *, seconds=None):
+def here(attack, observations, rng, *, checkpoint=None, seconds=None):
     """In this process: the attacks of these tests are our own."""
     return attack.run(observations, rng)
 
@@ -167,7 +167,7 @@ class TestTheBudget:
     def test_an_attack_may_take_half_of_what_is_left(self):
         given = []
 
-        def told(attack, observations, rng, *, seconds=None):
+        def told(attack, observations, rng, *, checkpoint=None, seconds=None):
             given.append(seconds)
             return attack.run(observations, rng)
 

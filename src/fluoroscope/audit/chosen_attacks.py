@@ -11,7 +11,7 @@ from fluoroscope.cells import CellContext
 from fluoroscope.findings import RehearsedAttack, Role, Score
 from fluoroscope.rng import generator
 from fluoroscope.scenarios.candidates import AUTO, LEFT_OUT, candidates, iterations
-from fluoroscope.scenarios.playing import form_for
+from fluoroscope.scenarios.playing import form_for, shared
 from fluoroscope.scenarios.rehearsal import Effort, Rehearsal, Rehearsed, rehearse
 from fluoroscope.scores.intervals import Interval
 from fluoroscope.scores.null import AgainstOthers
@@ -64,7 +64,9 @@ def play(attacks: Attacks, seen: Sequence[Observation], context: CellContext, ru
     kept, alone = Checkpoint(context.checkpoint), {}
     for number, name in enumerate(rehearsal.chosen):
         begin = 0.5 + 0.25 * number
-        alone[name] = _guessed(attacks[name], seen, context, run, kept.part(name), begin, begin + 0.25)
+        learned = Capability.PUBLIC_IMAGES in attacks[name].needs
+        own = shared(context.checkpoint / "learned") if learned else kept.part(name)
+        alone[name] = _guessed(attacks[name], seen, context, run, own, begin, begin + 0.25)
     if not alone:
         return Played([_nothing(each, rehearsal.why_none()) for each in seen], rehearsal)
     merged = [

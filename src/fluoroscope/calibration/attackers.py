@@ -1,16 +1,19 @@
 """One setting under attack: by all attackers that apply, the best of whom a rehearsal chooses at this very setting."""
 
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from fluoroscope.attacks import Attack
+from fluoroscope.attacks.common.checkpoint import Checkpoint
 from fluoroscope.calibration.measured import Leak, Measured
 from fluoroscope.calibration.stage import Stage
 from fluoroscope.defences import Chain
 from fluoroscope.errors import Unsupported
 from fluoroscope.rng import generator
 from fluoroscope.scenarios.isolation import run_isolated
-from fluoroscope.scenarios.playing import at_once, chunks, form_for
+from fluoroscope.scenarios.playing import at_once, chunks, form_for, shared
 from fluoroscope.scenarios.rehearsal import Effort, Rehearsed, rehearse
 from fluoroscope.types import Observation, Reconstruction
 
@@ -44,14 +47,15 @@ def measure(stage: Stage, defence: Chain, attackers: Attackers, seed: int, also:
         chosen = list(dict.fromkeys([*rehearsal.chosen, *(name for name in also if name in applies)]))
     guesses: dict[str, list[Reconstruction]] = {name: [] for name in chosen}
     first = stage.seen(defence, 0, seed)
-    for numbers in chunks(stage.victims, at_once(first.update or {})):  # updates are large
-        shown = [stage.seen(defence, number, seed) for number in numbers]
-        for name in [name for name in chosen if name in guesses]:
-            try:
-                guesses[name] += _guessed(attackers.attacks[name], shown, seed)
-            except Unsupported as problem:
-                said[name] = f"does not apply: {problem}"
-                del guesses[name]
+    with tempfile.TemporaryDirectory(prefix="fluoroscope-calibration-") as folder:
+        for numbers in chunks(stage.victims, at_once(first.update or {})):  # updates are large
+            shown = [stage.seen(defence, number, seed) for number in numbers]
+            for name in [name for name in chosen if name in guesses]:
+                try:
+                    guesses[name] += _guessed(attackers.attacks[name], shown, seed, shared(Path(folder)))
+                except Unsupported as problem:
+                    said[name] = f"does not apply: {problem}"
+                    del guesses[name]
     played: list[Leak] = [stage.score(name, found, seed) for name, found in guesses.items()]
     return Measured(tuple(played), said)
 
@@ -64,6 +68,6 @@ def in_words(row: Rehearsed) -> str:
     return f"{found}; {row.reason}" if row.reason else found
 
 
-def _guessed(attack: Attack, shown: Sequence[Observation], seed: int) -> list[Reconstruction]:
-    form = form_for(attack)
-    return run_isolated(attack, [form(each) for each in shown], generator(seed, "calibration", "attack"))
+def _guessed(attack: Attack, shown: Sequence[Observation], seed: int, kept: Checkpoint) -> list[Reconstruction]:
+    form, rng = form_for(attack), generator(seed, "calibration", "attack")
+    return run_isolated(attack, [form(each) for each in shown], rng, checkpoint=kept)

@@ -1,14 +1,23 @@
 """An attack played on several clients: each shown in the form that the attack reads, no more at once than fit."""
 
+import math
 from collections.abc import Callable, Iterator
 from itertools import pairwise
+from pathlib import Path
 
 from fluoroscope.attacks import Attack
+from fluoroscope.attacks.common.checkpoint import Checkpoint
 from fluoroscope.attacks.gradient_inversion.single_step import as_single_step_if_long
 from fluoroscope.types import Capability, Observation, State
 
 AT_ONCE = 600 * 2**20
 """Bytes of updates that are held at once: 12 of a ResNet-18."""
+
+
+def shared(folder: Path) -> Checkpoint:
+    """Where attacks that are played in turn find the rounds that another of them simulated. No descent is kept midway,
+    so that none finds another's."""
+    return Checkpoint(folder, every_seconds=math.inf)
 
 
 def form_for(attack: Attack) -> Callable[[Observation], Observation]:

@@ -5,19 +5,23 @@ that an attack is tried in the form in which it would be played; what is learned
 """
 
 import math
+import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
 from typing import Protocol
 
 import torch
 
 from fluoroscope.attacks import Attack
+from fluoroscope.attacks.common.checkpoint import Checkpoint
 from fluoroscope.errors import Unsupported
 from fluoroscope.rng import generator
 from fluoroscope.scenarios.candidates import cut_to, iterations
 from fluoroscope.scenarios.isolation import run_isolated
-from fluoroscope.scenarios.playing import form_for
+from fluoroscope.scenarios.playing import form_for, shared
 from fluoroscope.scenarios.simulated_victims import NEEDED, SplitPublic, seen_of_victim, split_public
 from fluoroscope.scores.intervals import Interval
 from fluoroscope.scores.null import against_others
@@ -102,6 +106,7 @@ class Run(Protocol):
         observations: list[Observation],
         rng: torch.Generator,
         *,
+        checkpoint: Checkpoint | None = None,
         seconds: float | None = None,
     ) -> list[Reconstruction]: ...
 
@@ -141,14 +146,16 @@ def rehearse(
     ]
     step = (time.perf_counter() - began) / sum(each.training.steps for each in stage if each.training is not None)
     left, rows = effort.seconds, []
-    for number, (name, attack) in enumerate(attacks.items()):
-        share = left / 2 if number + 1 < len(attacks) else left
-        began = time.perf_counter()
-        row = _tried(name, attack, stage, split, effort, share, step, seed, run)
-        taken = time.perf_counter() - began
-        left -= taken
-        rows.append(replace(row, seconds=taken))
-        on_progress(number + 1, len(attacks))
+    with tempfile.TemporaryDirectory(prefix="fluoroscope-rehearsal-") as folder:
+        kept = shared(Path(folder))
+        for number, (name, attack) in enumerate(attacks.items()):
+            share = left / 2 if number + 1 < len(attacks) else left
+            began = time.perf_counter()
+            row = _tried(name, attack, stage, split, effort, share, step, seed, partial(run, checkpoint=kept))
+            taken = time.perf_counter() - began
+            left -= taken
+            rows.append(replace(row, seconds=taken))
+            on_progress(number + 1, len(attacks))
     return Rehearsal(tuple(rows), len(split.victims), len(split.victims[0]), len(split.learning))
 
 
