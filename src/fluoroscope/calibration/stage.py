@@ -20,7 +20,7 @@ from fluoroscope.scenarios.simulated_victims import SplitPublic, seen_of_victim,
 from fluoroscope.scenarios.stand_ins import held_out_indices
 from fluoroscope.scores.intervals import bootstrap_mean
 from fluoroscope.scores.null import against_others
-from fluoroscope.scores.rdlv import mean_rdlv, rdlv
+from fluoroscope.scores.similarity import ssim_matrix
 from fluoroscope.threat_models import THREATS, observe
 from fluoroscope.types import LabelledImages, LocalTraining, Observation, PrivateBatch, Reconstruction, UpdateRecord
 
@@ -185,7 +185,11 @@ def scored(
     images = [prior.expand_as(guess.images) if guess.nothing else guess.images.cpu() for guess in guesses]
     rng = generator(seed, "calibration", "bootstrap")
     beside = against_others(images, truth, prior, rng, others, lost)
-    alone = [rdlv(guess, own, prior) for guess, own in zip(images, truth, strict=True)]
+    likeness = ssim_matrix(torch.cat(images), torch.cat(list(truth)))
+    about, of = (
+        torch.arange(len(each)).repeat_interleave(torch.tensor(list(map(len, each)))) for each in (images, truth)
+    )
+    nearest = likeness.where(about[:, None] == of, -torch.inf).max(1).values
     return Leak(
         attack=attack,
         leak=beside.leak,
@@ -194,8 +198,8 @@ def scored(
         line_up=beside.line_up,
         line_up_chance=beside.line_up_chance,
         p_value=beside.p_value,
-        rdlv=mean_rdlv(torch.cat([each.values for each in alone]), rng),
-        ssim=bootstrap_mean(torch.cat([each.similarity for each in alone]), rng),
+        rdlv=beside.own,
+        ssim=bootstrap_mean(nearest, rng),
         gave_up=sum(lost),
         victims=len(guesses),
     )
