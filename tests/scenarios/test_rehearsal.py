@@ -173,7 +173,7 @@ class TestTheBudget:
 
         three = {name: Prior() for name in ("a", "b", "c")}
         rehearse(seen(), three, 0, Effort(victims=4, seconds=400), told)
-        assert given == [pytest.approx(200, abs=5), pytest.approx(200, abs=5), pytest.approx(400, abs=10)]
+        assert given == [pytest.approx(2000, abs=50), pytest.approx(2000, abs=50), pytest.approx(4000, abs=100)]
 
     def test_a_process_that_takes_too_long_is_ended(self, tmp_path):
         from fluoroscope.attacks.common.checkpoint import Checkpoint
@@ -192,8 +192,8 @@ def test_every_attack_is_a_candidate_or_is_left_out_for_a_reason():
     assert set(candidates()) | set(LEFT_OUT) == set(ATTACKS)
     assert not set(candidates()) & set(LEFT_OUT)
     assert all(LEFT_OUT.values())
-    costs = [iterations(attack) or 0 for attack in candidates().values()]
-    assert costs == sorted(costs)
+    names = list(candidates())
+    assert names.index("r-gap") < names.index("ridge") < names.index("span") < names.index("idlg")
 
 
 def test_long_rounds_are_one_step_to_those_who_do_not_simulate():

@@ -47,4 +47,4 @@ def cut_to(attack: Attack, most: int) -> Attack:
 
 def _cost(attack: Attack) -> int:
     learned = Capability.PUBLIC_IMAGES in attack.needs
-    return (iterations(attack) or 0) + learned
+    return (iterations(attack) or 0) // getattr(attack, "restarts", 1) + learned  # not all restarts need be taken
