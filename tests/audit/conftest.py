@@ -19,6 +19,7 @@ CONTENT = {
     "training": {"lr": 0.05, "batch_size": 8},
     "audit": {
         "budget_minutes": 20,
+        "attacks": ["span"],
         "victims": 2,
         "games": 3,
         "clients": ["client-5"],

@@ -70,7 +70,8 @@ def _cell(cell: AuditCell, finding: Finding | None, outcome: Outcome | None, lef
         gallery=found.gallery,
         verdicts=found.verdicts,
     )
-    return made if found.attacked is None else made.model_copy(update={"attacked": found.attacked})
+    said = {"attacked": found.attacked, "rehearsed": found.rehearsed}
+    return made.model_copy(update={key: value for key, value in said.items() if value})
 
 
 def _status(found: Finding, outcome: Outcome | None) -> Status:

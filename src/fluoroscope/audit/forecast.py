@@ -12,10 +12,12 @@ from fluoroscope.attacks.closed_form.span import Span
 from fluoroscope.attacks.gradient_inversion.attack import Inversion
 from fluoroscope.attacks.inference.learned_counts import LearnedCounts
 from fluoroscope.attacks.learned.decoder import DecoderInversion
+from fluoroscope.attacks.learned.feature_decoder import FeatureDecoder
 from fluoroscope.attacks.learned.map_inversion import MapInversion
 from fluoroscope.attacks.learned.ridge import RidgeInversion
 from fluoroscope.attacks.learned.simulated_rounds import FEWEST_CLIENTS, MOST_IMAGES
 from fluoroscope.audit.cell import AuditCell
+from fluoroscope.audit.chosen_attacks import expected
 from fluoroscope.audit.claim import ClaimTest
 from fluoroscope.audit.client_metrics import ClientMetrics
 from fluoroscope.audit.crafted_model import CraftedModel, Guard
@@ -29,6 +31,7 @@ from fluoroscope.audit.utility import Utility
 from fluoroscope.federation.local_training import local_training
 from fluoroscope.federation.task import Task, load_task
 from fluoroscope.rng import generator
+from fluoroscope.scenarios.auto_attacks import AUTO
 
 _START = {Reconstruction: 6.0, CraftedModel: 3.0}
 """Seconds in which a cell starts what it needs: an attack's own process, a network of recognition, SecAgg+."""
@@ -133,7 +136,11 @@ def expected_seconds(cell: AuditCell, step: float) -> float:
         return start + 2 * cell.games * (_FEDERATION + step * _trained(task))
     if isinstance(cell, Reconstruction):
         held = next(len(split.train) for split in task.clients if split.name == cell.client)
-        if isinstance(cell.attack, RidgeInversion | DecoderInversion | MapInversion):
+        if cell.attack_name == AUTO:
+            each, victims = (held, cell.victims) if held <= FEW else (plan.training.batch_size, 1)
+            seconds, images = expected(victims, each, len(task.partition.auxiliary))
+            return start + seconds + step * _BACK_AND_FORTH * images
+        if isinstance(cell.attack, RidgeInversion | DecoderInversion | MapInversion | FeatureDecoder):
             rounds = max(FEWEST_CLIENTS, min(len(task.partition.auxiliary), MOST_IMAGES // held))
             return start + rounds * (_ROUND + step * held * plan.training.epochs)
         guessed = held * cell.victims if held <= FEW else plan.training.batch_size

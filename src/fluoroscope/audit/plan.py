@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 import torch
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import Field, PositiveInt, field_validator, model_validator
 
 from fluoroscope.attacks import ATTACKS
 from fluoroscope.attacks.inference import INFERENCE_ATTACKS
@@ -14,6 +14,7 @@ from fluoroscope.federation.sections import Section
 from fluoroscope.federation.settings import build_defences
 from fluoroscope.federation.task import Task, load_task
 from fluoroscope.findings import NO_DEFENCE
+from fluoroscope.scenarios.auto_attacks import AUTO
 from fluoroscope.scenarios.shadow_set import Shadow
 from fluoroscope.types import ClientSplit
 
@@ -36,8 +37,8 @@ class AuditSettings(Section):
     preset: str | None = None
     threats: tuple[Threat, ...] = Field(default=("curious-server", "malicious-server", "curious-client"), min_length=1)
     budget_minutes: float = Field(default=30.0, gt=0)
-    attacks: tuple[str, ...] = Field(default=("span",), min_length=1)
-    """The curious server's."""
+    attacks: tuple[str, ...] = Field(default=(AUTO,), min_length=1)
+    """The curious server's: names, or `auto` for the best of all that apply, chosen by rehearsal."""
     client: str | None = None
     """Whom both servers attack; None takes the client with the fewest images, and for a crafted model the one with
     most that trains in a single step."""
@@ -64,6 +65,11 @@ class AuditSettings(Section):
     shadow: Shadow = "overlapping"
     compare: tuple[ComparedPlan, ...] = ()
 
+    @field_validator("attacks", mode="before")
+    @classmethod
+    def _one_or_several(cls, value: object) -> object:
+        return (value,) if isinstance(value, str) else value
+
     @model_validator(mode="after")
     def _can_be_told_apart(self) -> Self:
         labels = [NO_DEFENCE, PLANNED, *(each.label for each in self.compare)]
@@ -73,7 +79,7 @@ class AuditSettings(Section):
             raise ValueError("audit.threats names a threat twice")
         for each in self.compare:  # what cannot be built is found before anything is run
             build_defences([(part.name, part.settings) for part in each.defence])
-        for name in self.attacks:
+        for name in set(self.attacks) - {AUTO}:
             ATTACKS.get(name)
         for name in self.membership:
             INFERENCE_ATTACKS.get(name)

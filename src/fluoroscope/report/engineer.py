@@ -13,6 +13,7 @@ from fluoroscope.report.embedded import data_uri
 from fluoroscope.report.officer import claim
 from fluoroscope.report.page import Section, Table
 from fluoroscope.report.parts import Folded, Galleries, Gallery, Multiples, Stage, Viewer
+from fluoroscope.report.rehearsed import rehearsed
 from fluoroscope.report.traced import NOTHING, Traced
 from fluoroscope.report.view import PLACES, Placed, View, attacked_in_words, differing, leakiest
 
@@ -26,6 +27,7 @@ def engineer(view: View, with_timing: bool) -> list[Section]:
     made = [
         _by_defence(view),
         _reconstruction(view),
+        rehearsed(view),
         _galleries(view),
         _attacks(view, "Crafted models", "What a server that changes the model reads out of one update.",
                  "crafted-model"),
