@@ -7,8 +7,9 @@ from typer.testing import CliRunner
 
 from fluoroscope.audit import claim as claims
 from fluoroscope.audit.claim import CONTRADICTED, ClaimTest, claim_cells, contradicted, contradictions, supported
+from fluoroscope.audit.forecast import forecast
 from fluoroscope.audit.kept import finding_of
-from fluoroscope.audit.schedule import cells_of, forecast
+from fluoroscope.audit.schedule import cells_of
 from fluoroscope.audit.verdicts import Verdicts
 from fluoroscope.cells import CellContext
 from fluoroscope.cli.app import program

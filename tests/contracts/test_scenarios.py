@@ -18,12 +18,13 @@ from fluoroscope.audit.participation import Participation
 from fluoroscope.audit.reconstruction import Reconstruction as ReconstructionCell
 from fluoroscope.cells import CellContext
 from fluoroscope.data import Request, load
+from fluoroscope.defences import NO_DEFENCE
 from fluoroscope.federation.plan import parse_plan
 from fluoroscope.models import Architecture
 from fluoroscope.scenarios import malicious_round, recorded_update
 from fluoroscope.scenarios.malicious_round import cast, participants_of
 from fluoroscope.types import LocalTraining, PrivateBatch, Reconstruction, Sgd
-from tests.contracts.test_attacks import prior, quick, recorded
+from tests.contracts.test_attacks import prior, public, quick, recorded
 
 CONTENT = {
     "rounds": 1,
@@ -73,7 +74,7 @@ class TestARecordedUpdate:
         monkeypatch.setattr(recorded_update, "run_isolated", lambda attack, *rest: attack.run(*rest))
 
     def guesses(self, name, attack, record, truth, tmp_path, blind: bool) -> list[Reconstruction]:
-        evidence = recorded_update.Evidence(record, truth, prior(), "")
+        evidence = recorded_update.Evidence(record, truth, prior(), "", public(), NO_DEFENCE)
         where = tmp_path / ("blind" if blind else "seeing")
         with destroyed(*[truth] * blind):
             told = (name, attack, evidence, (), 0, "cpu", where, lambda i, n: None)
