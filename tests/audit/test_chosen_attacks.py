@@ -86,6 +86,7 @@ def test_plans_say_auto_or_names():
 
 def test_what_auto_stands_for_decides_the_key_of_a_cell():
     assert attacks_of(AUTO) == candidates()
-    seconds, work = chosen_attacks.expected(8, 1, 100)
+    assert list(attacks_of(AUTO, ("span",))) == ["span"]
+    seconds, work = chosen_attacks.expected(candidates(), 8, 1, 100)
     assert seconds > len(candidates())
-    assert work > chosen_attacks.expected(4, 1, 100)[1]
+    assert work > chosen_attacks.expected(candidates(), 4, 1, 100)[1]

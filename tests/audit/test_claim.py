@@ -42,7 +42,7 @@ def test_every_claim_gets_its_test_and_nothing_else():
     plan = audit_plan(*SETTINGS)
     tested = [cell for cell in cells_of(plan) if isinstance(cell, ClaimTest)]
     assert [cell.label for cell in tested] == ["dp-sgd", "clip-and-noise", "central-dp"]
-    assert {cell.client for cell in tested} == {plan.reconstruction_target.name}
+    assert {cell.client for cell in tested} == {plan.audited_clients[0].name}
     assert len({cell.id for cell in tested}) == 3
     expected = forecast(plan, tested, 1).seconds
     assert expected[tested[0].id] > expected[tested[1].id] > 0  # DP-SGD trains for its games

@@ -43,15 +43,23 @@ class Played:
             return ()
         roles = dict(zip(self.rehearsal.chosen, _ROLES, strict=False))
         found = [_row(row, roles.get(row.name), self.alone.get(row.name), score) for row in self.rehearsal.rows]
+        asked = {row.name for row in self.rehearsal.rows}
+        left_out = {**dict.fromkeys(candidates(), "the plan does not name it"), **LEFT_OUT}
         return (
             *found,
-            *(RehearsedAttack(attack=n, applies=False, reason=f"not tried: {w}") for n, w in LEFT_OUT.items()),
+            *(
+                RehearsedAttack(attack=name, applies=False, reason=f"not tried: {why}")
+                for name, why in left_out.items()
+                if name not in asked
+            ),
         )
 
 
-def attacks_of(name: str) -> Attacks:
-    """The attack of this name, or all that `auto` chooses among."""
-    return candidates() if name == AUTO else ATTACKS.get(name)
+def attacks_of(name: str, among: Sequence[str] = ()) -> Attacks:
+    """The attack of this name, or all that `auto` chooses among: those that are named, or all that there are."""
+    if name != AUTO:
+        return ATTACKS.get(name)
+    return {each: ATTACKS.get(each) for each in among} or candidates()
 
 
 def play(attacks: Attacks, seen: Sequence[Observation], context: CellContext, run: Run) -> Played:
@@ -124,13 +132,13 @@ def _score(found: Interval | None, chance: float | None = None) -> Score | None:
     return Score(value=value, low=low, high=high, n=found.n, chance=chance)
 
 
-def expected(victims: int, images: int, public: int) -> tuple[float, float]:
+def expected(attacks: Mapping[str, Attack], victims: int, images: int, public: int) -> tuple[float, float]:
     """About what `auto` costs: seconds beside the work, and the work in images that pass through an iteration."""
-    effort, all_of_them = Effort(), candidates()
+    effort = Effort()
     tried = played = 0.0
-    for attack in all_of_them.values():
+    for attack in attacks.values():
         # What is learned is learned from a few rounds per public image.
         whole = iterations(attack) or (3 * public / victims if Capability.PUBLIC_IMAGES in attack.needs else 1)
         played = max(played, whole)
         tried += min(whole, effort.iterations) if iterations(attack) else whole
-    return _START * (len(all_of_them) + 2), images * (effort.victims * tried + 2 * victims * played)
+    return _START * (len(attacks) + 2), images * (effort.victims * tried + 2 * victims * played)

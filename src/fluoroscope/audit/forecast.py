@@ -138,7 +138,9 @@ def expected_seconds(cell: AuditCell, step: float) -> float:
         held = next(len(split.train) for split in task.clients if split.name == cell.client)
         if cell.attack_name == AUTO:
             each, victims = (held, cell.victims) if held <= FEW else (plan.training.batch_size, 1)
-            seconds, images = expected(victims, each, len(task.partition.auxiliary))
+            attacks = cell.attack
+            assert isinstance(attacks, Mapping)
+            seconds, images = expected(attacks, victims, each, len(task.partition.auxiliary))
             return start + seconds + step * _BACK_AND_FORTH * images
         if isinstance(cell.attack, RidgeInversion | DecoderInversion | MapInversion | FeatureDecoder):
             rounds = max(FEWEST_CLIENTS, min(len(task.partition.auxiliary), MOST_IMAGES // held))

@@ -39,6 +39,8 @@ class AuditSettings(Section):
     budget_minutes: float = Field(default=30.0, gt=0)
     attacks: tuple[str, ...] = Field(default=(AUTO,), min_length=1)
     """The curious server's: names, or `auto` for the best of all that apply, chosen by rehearsal."""
+    rehearse: tuple[str, ...] = ()
+    """The attacks among which `auto` chooses; none takes all that there are."""
     client: str | None = None
     """Whom both servers attack; None takes the client with the fewest images, and for a crafted model the one with
     most that trains in a single step."""
@@ -79,7 +81,7 @@ class AuditSettings(Section):
             raise ValueError("audit.threats names a threat twice")
         for each in self.compare:  # what cannot be built is found before anything is run
             build_defences([(part.name, part.settings) for part in each.defence])
-        for name in set(self.attacks) - {AUTO}:
+        for name in {*self.attacks, *self.rehearse} - {AUTO}:
             ATTACKS.get(name)
         for name in self.membership:
             INFERENCE_ATTACKS.get(name)

@@ -53,6 +53,8 @@ class Reconstruction(AuditCell):
     client: str = "client-1"
     round: int = 1
     victims: int = 8
+    among: tuple[str, ...] = ()
+    """Attacks that `auto` chooses among; none means all."""
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -60,7 +62,7 @@ class Reconstruction(AuditCell):
 
     @property
     def attack(self) -> Attacks:
-        return attacks_of(self.attack_name)
+        return attacks_of(self.attack_name, self.among)
 
     def run(self, context: CellContext) -> Result:
         plan = self.federation

@@ -82,7 +82,8 @@ def _further(plan: AuditPlan, label: str) -> Iterator[AuditCell]:
 
 def _reconstructions(plan: AuditPlan, label: str, client: str, number: int) -> Iterator[AuditCell]:
     for attack in plan.audit.attacks:
-        yield Reconstruction(label, _content(plan, label), attack, client, number, plan.audit.victims)
+        audit = plan.audit
+        yield Reconstruction(label, _content(plan, label), attack, client, number, audit.victims, audit.rehearse)
 
 
 def _inferences(plan: AuditPlan, label: str, number: int) -> Iterator[AuditCell]:

@@ -80,7 +80,7 @@ def run(
             "what": cell.kind,
             "threat": cell.threat or "–",
             "defence": cell.label,
-            "about, s": round(intended.expected.seconds[cell.id]) or "finished",
+            "about, s": _about(intended.expected.seconds[cell.id]),
             "": "" if cell in intended.kept else "left out",
         }
         for cell in intended.cells
@@ -116,3 +116,7 @@ def run(
         console.say(f"{kind}: {path}")
     if failed:
         raise typer.Exit(NOTHING_DONE)
+
+
+def _about(seconds: float) -> int | str:
+    return "finished" if not seconds else max(1, round(seconds))
