@@ -32,7 +32,7 @@ def describe(said: Sentence, kind: Kind, judged: Judged, label: str) -> Sentence
 _REASONS = {
     ("small", False): ". That is no more than guessing, up to the size stated below",
     ("large", False): ". Too few were attacked to exclude a leak above the size stated below",
-    ("no undefended leak", True): ". No attack that was tried leaks here, which does not show that none would",
+    ("no undefended leak", True): ". That is no more than guessing, which does not show that another attack would fail",
     ("no undefended leak", False): ". Nothing leaked without the defence either, so this does not show that it helps",
     ("not repeated", False): ". The attack that leaks without the defence was not tried with it",
 }

@@ -24,6 +24,8 @@ from fluoroscope.scores.intervals import wilson
 from fluoroscope.scores.roc import Roc, roc, true_positives_at
 
 FALSE_POSITIVES = 0.01
+FEWEST = 5
+"""Members in all, below which a share of right answers says nothing."""
 MEMBERS = 64
 """Images of a client that are asked about, at most."""
 
@@ -105,6 +107,11 @@ def _cases(task: Task, places: list[int], seed: int) -> dict[int, Case]:
         left = [i for i in left if i not in set(found[place].strangers)]
     if not found:
         raise Unsupported("membership needs test images of the clients' classes: set a larger partition.test.")
+    if (asked := sum(int(case.members.sum()) for case in found.values())) < FEWEST:
+        raise Unsupported(
+            f"membership needs at least {FEWEST} training images to tell a rate, and these clients have {asked}: add "
+            "clients to audit.clients."
+        )
     return found
 
 
