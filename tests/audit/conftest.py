@@ -19,8 +19,13 @@ CONTENT = {
     "training": {"lr": 0.05, "batch_size": 8},
     "audit": {
         "budget_minutes": 20,
+        "attacks": ["span"],
         "victims": 2,
         "games": 3,
+        "clients": ["client-5"],
+        "membership": ["loss"],
+        "simulations": 8,
+        "inference": ["label-counts", "membership", "source", "metrics"],
         "compare": [{"label": "noise", "defence": [{"name": "percentile-gaussian", "noise_scale": 1.0}]}],
     },
 }

@@ -13,13 +13,36 @@ from fluoroscope.federation.plan import parse_plan_as, read_plan
 from .conftest import plan_of
 
 
+def names(plan):
+    return [split.name for split in plan.audited_clients]
+
+
 def test_the_attacked_are_those_who_have_most_to_lose(plan):
-    assert plan.reconstruction_target.name == "client-5"  # one patient
+    assert names(plan)[0] == "client-5"  # one patient
     assert plan.imprint_target.name == "client-4"  # most images in a single step
     assert plan.inference_target.name == "client-3"  # 2 and 40 images, the others as many of each
-    assert plan_of(audit={"client": "client-1"}).reconstruction_target.name == "client-1"
     with pytest.raises(Misconfigured, match="client-1, client-2"):
-        plan_of(audit={"client": "client-9"}).reconstruction_target  # noqa: B018
+        names(plan_of(audit={"clients": ["client-9"]}))
+
+
+def test_a_sample_of_the_clients_is_audited_or_all_or_those_named():
+    assert names(plan_of(audit={"clients": None})) == [
+        "client-5",
+        "client-1",
+        "client-3",
+    ]  # fewest; the median; most images, and the odd one
+    assert names(plan_of(audit={"clients": "all"})) == ["client-5", "client-4", "client-1", "client-2", "client-3"]
+    assert names(plan_of(audit={"clients": ["client-1", "client-4"]})) == ["client-4", "client-1"]
+    assert names(plan_of(audit={"client": "client-1", "clients": None})) == ["client-1"]
+
+
+def test_first_and_last_rounds_of_the_audited_clients_are_recorded():
+    plan = plan_of(rounds=7)
+    assert plan.attacked_rounds == (7, 1)
+    assert plan_of(rounds=7, audit={"rounds": [2, 5]}).attacked_rounds == (5, 2)
+    records = plan.federation("none").records
+    assert records.rounds == [1, 7]
+    assert set(records.clients) == set(names(plan))
 
 
 def test_settings_are_compared_with_none_and_with_the_plan_s_own(plan):
@@ -30,13 +53,32 @@ def test_settings_are_compared_with_none_and_with_the_plan_s_own(plan):
     assert own.federation("as planned").defence[0].name == "fed-bn"
 
 
-def test_all_threats_without_a_defence_come_first(plan):
-    kinds = [(cell.kind, cell.label) for cell in cells_of(plan)]
-    none = ["federation", "reconstruction", "crafted-model", "guard", "client-inference"]
-    assert kinds == [(kind, "none") for kind in none] + [
-        (kind, "noise") for kind in ("federation", "reconstruction", "client-inference")
+def test_every_threat_comes_first_without_a_defence_then_with_each_then_other_clients_and_rounds():
+    asked = {"membership": ["loss", "lira-offline", "rmia"], "clients": ["client-4", "client-5"]}
+    plan = plan_of(rounds=2, audit=asked)
+    cells = cells_of(plan)
+    kinds = [(cell.kind, cell.label) for cell in cells]
+    server = ["metrics", "reconstruction", "label-counts", "source", "membership"]
+    first = [
+        *((kind, "none") for kind in ("federation", "crafted-model", "guard")),
+        ("federation", "noise"),
+        *((kind, label) for label in ("none", "noise") for kind in (*server, "client-inference")),
     ]
-    assert len({cell.id for cell in cells_of(plan)}) == len(kinds)
+    assert kinds[: len(first)] == first
+    rest = cells[len(first) :]
+    assert [cell.label for cell in rest] == ["none"] * (len(rest) // 2) + ["noise"] * (len(rest) // 2)
+    found = {(cell.client, cell.round) for cell in cells if cell.kind == "reconstruction"}
+    assert found == {(client, r) for client in names(plan) for r in (1, 2)}
+    asked = {(cell.attack_name, cell.round) for cell in cells if cell.kind == "membership"}
+    assert asked == {(name, r) for name in ("loss", "lira-offline", "rmia") for r in (1, 2)}
+    assert len({cell.id for cell in cells}) == len(cells)
+
+
+def test_what_the_server_infers_is_the_plan_s_choice():
+    plan = plan_of(audit={"inference": ["metrics"], "threats": ["curious-server"], "compare": []})
+    assert {cell.kind for cell in cells_of(plan)} == {"federation", "metrics", "reconstruction"}
+    one = plan_of(audit={"clients": ["client-1"], "threats": ["curious-server"], "compare": []})
+    assert "source" not in {cell.kind for cell in cells_of(one)}, "one client alone is told from nobody"
 
 
 def test_another_budget_or_label_changes_no_cell_that_it_does_not_concern(plan):
@@ -51,6 +93,9 @@ def test_another_budget_or_label_changes_no_cell_that_it_does_not_concern(plan):
         ({"budget": 3}, "did you mean 'budget_minutes'"),
         ({"rounds": [7]}, "round 7"),
         ({"attacks": ["spam"]}, "did you mean 'span'"),
+        ({"membership": ["lera"]}, "did you mean 'lira'"),
+        ({"inference": ["labels"]}, "audit.inference"),
+        ({"clients": "some"}, "audit.clients"),
         ({"compare": [{"label": "none", "defence": [{"name": "fed-bn"}]}]}, "'none' is taken"),
         ({"compare": [{"label": "x", "defence": [{"name": "fed-bm"}]}]}, "did you mean 'fed-bn'"),
         ({"compare": [{"label": "x", "defence": [{"name": "central-dp", "clip_norm": -1}]}]}, "clip_norm"),

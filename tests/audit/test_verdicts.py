@@ -179,7 +179,7 @@ def test_where_nothing_leaks_without_a_defence_none_is_recommended():
     cells = [federation("none", 0.9), stopped("none"), federation("noise", 0.8), stopped("noise")]
     found, made = verdicts(cells)
     assert [each.level for each in found["curious-server"].levels] == ["unclear", "unclear", "not tested"]
-    assert "which does not show that none would" in said(cells, found["curious-server"].text)
+    assert "which does not show that another attack would fail" in said(cells, found["curious-server"].text)
     assert "does not show that it helps" in said(cells, found["curious-server"].levels[1].why)
     assert made.recommendation().defence is None
 

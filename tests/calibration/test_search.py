@@ -2,11 +2,9 @@
 
 import pytest
 
-from fluoroscope.calibration.knobs import KNOBS, knob_of
+from fluoroscope.calibration.knobs import KNOBS
 from fluoroscope.calibration.search import Knob, questions, weakest_safe
-from fluoroscope.calibration.target import Target, parse_target
-from fluoroscope.errors import Misconfigured, Unsupported
-from fluoroscope.scores.intervals import Interval
+from fluoroscope.errors import Misconfigured
 
 
 @pytest.mark.parametrize("threshold", [0.13, 1.0, 7.7, 42.0, 99.0])
@@ -37,20 +35,3 @@ def test_whole_numbers_that_fall(threshold):
 def test_a_precision_that_is_none_is_refused():
     with pytest.raises(Misconfigured, match="precision"):
         weakest_safe(Knob("x", 0.1, 10.0), lambda value: True, precision=0.0)
-
-
-def test_targets_are_of_the_upper_bound():
-    target = parse_target("rdlv<=0")
-    assert target == Target("rdlv", 0.0)
-    assert target.met_by(Interval(-0.2, -0.3, 0.0, 4))
-    assert not target.met_by(Interval(-0.2, -0.3, 0.01, 4))
-    assert not target.met_by(Interval(-0.2, float("nan"), float("nan"), 1)), "one value tells nothing of its spread"
-    assert parse_target(" ssim <= .5 ") == Target("ssim", 0.5)
-    for wrong in ("rdlv<0", "psnr<=3", "rdlv<=", "0"):
-        with pytest.raises(Misconfigured, match="must read like"):
-            parse_target(wrong)
-
-
-def test_a_defence_without_a_strength_is_named():
-    with pytest.raises(Unsupported, match="fed-bn has no strength"):
-        knob_of("fed-bn")

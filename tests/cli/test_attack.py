@@ -11,6 +11,7 @@ from PIL import Image
 from safetensors.torch import load_file
 
 from fluoroscope.scenarios import recorded_update
+from fluoroscope.scenarios.auto_attacks import candidates
 from tests.cli.test_cli import fluoroscope
 
 PLAN = """
@@ -56,7 +57,7 @@ def test_it_takes_the_last_round_and_the_smallest_client(run, monkeypatch):
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert (found["client"], found["round"], found["images"]) == ("client-9", 2, 1)
-    granted = {"architecture", "training", "global-state", "update", "buffers", "prior"}
+    granted = {"architecture", "training", "global-state", "update", "buffers", "prior", "public-images", "defence"}
     assert granted <= {name for name, known in found["known"].items() if known}
     assert found["known"]["labels"] is False
     assert found["objective"] == min(found["restarts"])
@@ -66,6 +67,33 @@ def test_it_takes_the_last_round_and_the_smallest_client(run, monkeypatch):
     assert json.loads(files["findings"].read_text()) == {k: v for k, v in found.items() if k != "files"}
     assert load_file(files["reconstruction"])["images"].shape == (1, 1, 32, 32)
     assert np.asarray(Image.open(files["png"]).convert("L"), dtype=float).std() > 5, "a blank picture"
+
+
+@pytest.mark.slow
+def test_auto_rehearses_all_on_the_public_images_that_are_given(run):
+    done = fluoroscope("attack", "run", "--attack", "auto", "--public", "phantom/chest", "--json", cwd=run)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    rows = {row["attack"]: row for row in found["rehearsal"]}
+    assert list(rows) == list(candidates())
+    assert found["attack"] == max(
+        (name for name in rows if rows[name]["leak"] is not None), key=lambda n: rows[n]["leak"]
+    )
+    assert all(row["leak"] is not None or row["remark"] for row in rows.values())
+
+
+@pytest.mark.parametrize(
+    ("told", "message"),
+    [
+        (("--attack", "auto", "--set", "budget.iterations=4"), "auto chooses among all"),
+        (("--attack", "auto", "--grant", "labels"), "without the true labels"),
+        (("--attack", "bn-only", "--public", "folder:nowhere"), "nowhere"),
+    ],
+)
+def test_what_auto_cannot_do_is_said(run, told, message):
+    done = fluoroscope("attack", "run", *told, cwd=run)
+    assert done.returncode == 2
+    assert message in " ".join(done.stderr.split())
 
 
 def test_the_same_seed_gives_the_same_guess_and_another_batch_is_matched(run):

@@ -5,7 +5,11 @@ import subprocess
 import sys
 
 import pytest
+import typer
 
+from fluoroscope.audit import cell, read_audit_plan
+from fluoroscope.cli.audit import run
+from fluoroscope.errors import Unsupported
 from tests.cli.test_cli import fluoroscope
 
 PLAN = """
@@ -28,6 +32,8 @@ batch_size = 8
 [audit]
 threats = ["curious-server"]
 victims = 2
+clients = ["client-4"]
+inference = ["metrics"]
 """
 
 
@@ -39,7 +45,7 @@ def test_init_then_audit_then_report_compare_and_gate(tmp_path):
     assert "--force" in again.stderr
     (tmp_path / "plan.toml").write_text(PLAN)
     dry = fluoroscope("audit", "plan.toml", "--dry-run", "--json", cwd=tmp_path)
-    assert [cell["kind"] for cell in json.loads(dry.stdout)["cells"]] == ["federation", "reconstruction"]
+    assert [cell["kind"] for cell in json.loads(dry.stdout)["cells"]] == ["federation", "metrics", "reconstruction"]
     assert not (tmp_path / "runs/plan-audit/findings.json").exists()
     done = fluoroscope("audit", "plan.toml", "--workers", 1, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -70,6 +76,21 @@ def test_a_wrong_plan_is_one_sentence_and_nothing_is_written(tmp_path, change, w
     assert words in done.stderr
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_an_audit_without_any_result_is_no_success(tmp_path, monkeypatch, capsys, as_json):
+    def fails(plan, folder):
+        raise Unsupported("this cannot be trained.")
+
+    monkeypatch.setattr(cell, "federate", fails)
+    (tmp_path / "plan.toml").write_text(PLAN)
+    plan = read_audit_plan(tmp_path / "plan.toml")
+    with pytest.raises(typer.Exit) as left:
+        run(plan, tmp_path / "out", "local:1", None, show_images=False, pdf=False, dry_run=False, as_json=as_json)
+    assert left.value.exit_code == 2
+    assert "this cannot be trained" in capsys.readouterr().out
+    assert (tmp_path / "out/findings.json").exists()
 
 
 FULL = """

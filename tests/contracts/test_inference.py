@@ -13,6 +13,7 @@ from sklearn.metrics import roc_auc_score
 from fluoroscope.attacks.inference import INFERENCE_ATTACKS
 from fluoroscope.attacks.inference.lira import Lira
 from fluoroscope.attacks.inference.loss_threshold import LossThreshold
+from fluoroscope.attacks.inference.rmia import Rmia
 from fluoroscope.data import Request, load
 from fluoroscope.errors import Unsupported
 from fluoroscope.federation.client_round import client_round
@@ -82,6 +83,8 @@ def rng(seed: int = 0) -> torch.Generator:
 def quick(name: str, shadows: int = 4):
     """With few shadow trainings."""
     attack = INFERENCE_ATTACKS.get(name)
+    if isinstance(attack, Rmia):
+        return replace(attack, shadows=shadows)
     return replace(attack, game=replace(attack.game, shadows=shadows)) if isinstance(attack, Lira) else attack
 
 
@@ -146,7 +149,7 @@ def superfluous(attack, name: str, monkeypatch) -> list[Capability]:
 def test_members_score_higher_on_an_overfitted_network(name):
     """The victim's row, of an attacker that plays 8 shadows where it plays any."""
     attack, observations = quick(name, shadows=8), seen(name)
-    if isinstance(attack, Lira):
+    if isinstance(attack, Lira | Rmia):
         observations = observations[:1]  # each is played by itself
     if name in OF_THE_WHOLE:
         members, others = (attack.run(observations, some(kind), rng(), some(POOL))[0] for kind in (MEMBERS, OTHERS))
@@ -245,7 +248,9 @@ def test_the_settings_are_those_of_a_frozen_dataclass(name):
 @pytest.mark.parametrize("name", [n for n in INFERENCE_ATTACKS if not isinstance(INFERENCE_ATTACKS.get(n), Lira)])
 def test_where_a_candidate_stands_tells_nothing(name):
     """Members stand first here, and nobody makes use of it. LiRA's shadows are drawn by place: others are trained."""
-    attack, observations = INFERENCE_ATTACKS.get(name), seen(name)
+    attack, observations = quick(name), shortened(seen(name))
     asked, order = [*MEMBERS, *OTHERS], torch.randperm(16, generator=rng()).tolist()
-    straight, turned = (attack.run(observations, some(c), rng()) for c in (asked, [asked[i] for i in order]))
+    straight, turned = (
+        attack.run(observations, some(c), rng(), some(POOL)) for c in (asked, [asked[i] for i in order])
+    )
     torch.testing.assert_close(turned, straight if name in OF_THE_WHOLE else straight[:, order])

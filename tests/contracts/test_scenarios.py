@@ -18,12 +18,13 @@ from fluoroscope.audit.participation import Participation
 from fluoroscope.audit.reconstruction import Reconstruction as ReconstructionCell
 from fluoroscope.cells import CellContext
 from fluoroscope.data import Request, load
+from fluoroscope.defences import NO_DEFENCE
 from fluoroscope.federation.plan import parse_plan
 from fluoroscope.models import Architecture
 from fluoroscope.scenarios import malicious_round, recorded_update
 from fluoroscope.scenarios.malicious_round import cast, participants_of
 from fluoroscope.types import LocalTraining, PrivateBatch, Reconstruction, Sgd
-from tests.contracts.test_attacks import prior, quick, recorded
+from tests.contracts.test_attacks import prior, public, quick, recorded
 
 CONTENT = {
     "rounds": 1,
@@ -73,7 +74,7 @@ class TestARecordedUpdate:
         monkeypatch.setattr(recorded_update, "run_isolated", lambda attack, *rest: attack.run(*rest))
 
     def guesses(self, name, attack, record, truth, tmp_path, blind: bool) -> list[Reconstruction]:
-        evidence = recorded_update.Evidence(record, truth, prior(), "")
+        evidence = recorded_update.Evidence(record, truth, prior(), "", public(), NO_DEFENCE)
         where = tmp_path / ("blind" if blind else "seeing")
         with destroyed(*[truth] * blind):
             told = (name, attack, evidence, (), 0, "cpu", where, lambda i, n: None)
@@ -134,12 +135,13 @@ class TestAnAuditsReconstruction:
     def guesses(self, cell, context, everybodys, monkeypatch, blind: bool, attack=None) -> list[Reconstruction]:
         found: list[Reconstruction] = []
 
-        def run(chosen, *rest):
+        def run(chosen, *rest, **how):
             unique = {batch.images.data_ptr(): batch for batch in everybodys}.values()
             assert len(unique) > 1
             with destroyed(*(unique if blind else ())):
-                found.extend((attack(everybodys) if attack else chosen).run(*rest))
-            return found
+                made = (attack(everybodys) if attack else chosen).run(*rest)
+            found.extend(made)
+            return made
 
         everybodys.clear()
         monkeypatch.setattr(reconstruction, "run_isolated", run)
@@ -157,8 +159,20 @@ class TestAnAuditsReconstruction:
         assert len(seeing) == (2 if client == "client-3" else 1)
         assert same(seeing, blind)
 
+    def test_what_a_rehearsal_chooses(self, folder, everybodys, monkeypatch, tmp_path):
+        """The rehearsal's guesses and those of the attacks that it chose."""
+        cell = ReconstructionCell("none", parse_plan(CONTENT).model_dump_json(), "auto", "client-3", 1, victims=2)
+        chosen = {name: quick("bn-only", iterations) for name, iterations in (("short", 1), ("longer", 2))}
+        monkeypatch.setattr(ReconstructionCell, "attack", property(lambda self: chosen))
+        seeing, blind = (
+            self.guesses(cell, CellContext(0, folder, tmp_path / str(b)), everybodys, monkeypatch, b)
+            for b in (False, True)
+        )
+        assert len(seeing) > 4, "two attacks in the rehearsal, and two on the two victims"
+        assert same(seeing, blind)
+
     def test_who_peeks_is_found_out(self, folder, everybodys, monkeypatch, tmp_path):
-        monkeypatch.setattr(ReconstructionCell, "attack", property(lambda self: None))
+        monkeypatch.setattr(ReconstructionCell, "attack", property(lambda self: quick("bn-only", 1)))
         cell = ReconstructionCell("none", parse_plan(CONTENT).model_dump_json(), "any", "client-1", 1)
         seeing, blind = (
             self.guesses(

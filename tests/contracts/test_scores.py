@@ -18,6 +18,18 @@ import fluoroscope.scores
 from fluoroscope.data.phantoms.font import glyph
 from fluoroscope.scores.baselines import random_image
 from fluoroscope.scores.downstream import downstream
+from fluoroscope.scores.empirical_epsilon import (
+    ErrorRates,
+    clopper_pearson_upper,
+    epsilon_at_least,
+    error_rates,
+    held_out_error_rates,
+    midpoint,
+    most_epsilon,
+    noise_at_most,
+    one_run_epsilon,
+    proven_epsilon,
+)
 from fluoroscope.scores.identifiability import chance, identify, identify_images
 from fluoroscope.scores.intervals import bootstrap_mean, wilson
 from fluoroscope.scores.legibility import Writing, cells, dot_size, legibility, read
@@ -133,6 +145,15 @@ OTHERS: dict[str, Callable[[], Any]] = {
     "tsne": lambda: tsne(embedded(originals()), rng()),
     "roc": lambda: roc(VALUES, VALUES - 0.2, rng(), 50),
     "true_positives_at": lambda: true_positives_at(roc(VALUES, VALUES - 0.2, rng(), 50), 0.5),
+    "clopper_pearson_upper": lambda: clopper_pearson_upper(3, 7, 0.95),
+    "error_rates": lambda: error_rates(VALUES, VALUES - 0.2, 0.5),
+    "held_out_error_rates": lambda: held_out_error_rates(VALUES, VALUES - 0.2, midpoint),
+    "proven_epsilon": lambda: proven_epsilon(VALUES.numpy(), VALUES.numpy(), 1e-5),
+    "epsilon_at_least": lambda: epsilon_at_least(ErrorRates(0.1, 0.2, 10), 1e-5),
+    "midpoint": lambda: midpoint(VALUES, VALUES - 0.2),
+    "most_epsilon": lambda: most_epsilon(VALUES, VALUES - 0.2, 1e-5),
+    "noise_at_most": lambda: noise_at_most(ErrorRates(0.1, 0.2, 10), lambda noise, alarms: noise - alarms, 0.1, 1.0),
+    "one_run_epsilon": lambda: one_run_epsilon(VALUES, LABELS == 1, 1e-5, 4),
     "utility": lambda: utility(LOGITS, LABELS),
     "against_others": lambda: against_others(
         [noised(0.1)[:1], noised(0.1)[1:2]], [originals()[:1], originals()[1:2]], originals().mean(0), rng()

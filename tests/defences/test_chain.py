@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fluoroscope.defences import DEFENCES, Participation, chain
-from fluoroscope.defences.accounting import affordable, epsilon, gaussian
+from fluoroscope.defences.accounting import affordable, epsilon, sampled_gaussian
 from fluoroscope.defences.central_dp import CentralDp
 from fluoroscope.defences.clip_and_noise import ClipAndNoise
 from fluoroscope.defences.dp_sgd import DpSgd
@@ -68,7 +68,7 @@ def test_statistics_in_the_clear_void_a_client_s_claim():
 
 def test_a_budget_lasts_as_long_as_the_sum_says():
     def spent(rounds):
-        return epsilon(gaussian(2.0, rounds), 1e-5)
+        return epsilon(sampled_gaussian(2.0, 1.0, rounds), 1e-5)
 
     rounds = affordable(100, 8.0, spent)
     assert spent(rounds) <= 8.0 < spent(rounds + 1)

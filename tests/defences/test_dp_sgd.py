@@ -98,3 +98,29 @@ def test_the_model_is_left_as_it_was_and_the_draws_are_the_seed_s():
 def test_a_negative_multiplier_is_refused():
     with pytest.raises(Misconfigured, match="noise_multiplier must be 0 or more"):
         DpSgd(1.0, -1.0)
+
+
+@pytest.mark.parametrize("count", [1, 2, 8])
+def test_neighbours_of_a_small_client_have_the_same_number_of_images(count):
+    """opacus#571, #819: with fewer images than a batch, one image less would be another divisor and other noise."""
+    claim = DpSgd(1.0, 1.0).claim(Participation(LocalTraining(Sgd(0.1), count, batch_size=4), rounds=1))
+    rate, steps = min(1.0, 4 / count), -(-count // 4)
+    sampled = dp_accounting.PoissonSampledDpEvent(rate, dp_accounting.GaussianDpEvent(1.0))
+    event = dp_accounting.SelfComposedDpEvent(sampled, steps)
+    zeroed = RdpAccountant(neighboring_relation=dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE).compose(event)
+    assert claim.epsilon == pytest.approx(zeroed.get_epsilon(1e-5))
+    assert (claim.relation, claim.unit, claim.trust) == ("zero-out", "record", "local")
+    assert "number of images counts as public" in claim.statement
+
+
+@pytest.mark.parametrize("images", [3, 30])
+def test_noise_beyond_what_floats_can_square_is_a_sentence(images):
+    part = Participation(LocalTraining(Sgd(0.1), images, batch_size=4), rounds=1)
+    assert "too small for any bound" in DpSgd(1.0, 1e-200).claim(part).statement
+    assert DpSgd(1.0, 1e200).claim(part).epsilon <= DpSgd(1.0, 10.0).claim(part).epsilon
+
+
+def test_buffers_that_are_sent_beside_the_noise_void_the_claim():
+    part = Participation(LocalTraining(Sgd(0.1), 4, 4), rounds=1, open_buffers=True)
+    assert "without noise" in DpSgd(1.0, 1.0).claim(part).statement
+    assert DpSgd(1.0, 1.0).claim(part).epsilon is None

@@ -1,12 +1,14 @@
 """Federations under defences: what is sent, what stays, what is claimed, and when they stop."""
 
 import json
+from dataclasses import replace
 
 import dp_accounting
 import pytest
 import torch
 from dp_accounting.rdp import RdpAccountant
 from flwr.serverapp.strategy import FedAvg
+from torch import nn
 
 from fluoroscope.errors import Misconfigured, Unsupported
 from fluoroscope.federation.plan import read_plan
@@ -14,6 +16,8 @@ from fluoroscope.federation.privacy import claimed
 from fluoroscope.federation.run import federate
 from fluoroscope.federation.strategies import STRATEGIES
 from fluoroscope.federation.task import load_task
+from fluoroscope.models.modes import moving_buffers
+from fluoroscope.types import LocalTraining, Sgd
 
 from .conftest import digests, plan_of
 
@@ -74,7 +78,29 @@ def test_central_dp_moves_the_model_by_the_clip_and_its_noise(tmp_path):
     noisy, _ = run(tmp_path, [{"name": "central-dp", "clip_norm": 0.001, "noise_multiplier": 30.0}], "noisy", rounds=1)
     noise = torch.cat([(noisy.global_state(1)[n] - after[n]).flatten() for n in parameters])
     assert float(noise.std()) == pytest.approx(30 * 0.001 / 3, rel=0.1)
-    assert noisy.load(1, "client-1").claim.unit == "client"
+
+
+def test_statistics_that_are_averaged_without_noise_void_central_dp():
+    noise = {"name": "central-dp", "noise_multiplier": 2.0}
+    statements = {}
+    for model, defence in (
+        ("small-cnn", [noise]),
+        ("small-cnn", [{"name": "fed-bn"}, noise]),
+        ("lenet5", [noise]),
+    ):
+        task = load_task(plan_of(**SMALL, model={"name": model}, defence=defence))
+        claim = claimed(task, task.training(10, 5, 1, 0.1), 1)
+        statements[model, len(defence)] = claim.statement if claim.epsilon is None else claim.unit
+    assert "averaged and released without noise" in statements["small-cnn", 1]
+    assert statements["small-cnn", 2] == statements["lenet5", 1] == "client"
+
+
+def test_constants_among_the_buffers_are_no_statistics():
+    network = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.Flatten(), nn.Dropout(), nn.Linear(72, 2))
+    network.register_buffer("positions", torch.ones(3))
+    training, images = LocalTraining(Sgd(0.1), 2, 2), torch.rand(2, 1, 8, 8)
+    assert moving_buffers(network, training, images) == {"1.running_mean", "1.running_var"}
+    assert not moving_buffers(network, replace(training, batchnorm="eval"), images)
 
 
 @pytest.mark.parametrize(
@@ -88,10 +114,11 @@ def test_central_dp_moves_the_model_by_the_clip_and_its_noise(tmp_path):
 def test_the_strategy_is_asked_whether_noise_at_the_server_bounds_a_client(strategy, late, early):
     for before_optimiser, bounded in ((False, late), (True, early)):
         defence = [{"name": "central-dp", "noise_multiplier": 2.0, "before_optimiser": before_optimiser}]
-        task = load_task(plan_of(**SMALL, defence=defence, strategy={"name": strategy}))
+        model = {"name": "lenet5"}  # no BatchNorm, whose statistics no claim would cover
+        task = load_task(plan_of(**SMALL, model=model, defence=defence, strategy={"name": strategy}))
         claim = claimed(task, task.training(10, 5, 1, 0.1), 1)
         assert (claim.epsilon is not None) == bounded
-        assert (claim.relation, claim.trust) == (("add or remove", "central") if bounded else (None, None))
+        assert (claim.relation, claim.trust) == (("zero-out", "central") if bounded else (None, None))
 
 
 def test_a_strategy_of_somebody_s_own_that_is_no_mean_gets_no_claim(monkeypatch):
@@ -127,7 +154,8 @@ def test_epsilon_grows_with_the_rounds_and_stops_at_the_budget(tmp_path):
     ("defence", "budget", "message"),
     [
         ([{"name": "percentile-gaussian", "noise_scale": 1}], 8.0, "needs a defence that counts it"),
-        ([{"name": "central-dp"}], 8.0, "does not last for one round"),
+        ([{"name": "central-dp"}], 8.0, "averaged and released without noise"),
+        ([{"name": "fed-bn"}, {"name": "central-dp"}], 8.0, "does not last for one round"),
     ],
 )
 def test_a_budget_that_cannot_be_kept_is_refused(tmp_path, defence, budget, message):

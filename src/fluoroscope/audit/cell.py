@@ -47,7 +47,8 @@ class AuditCell(ABC):
     @property
     def id(self) -> str:
         """To find it by in the findings."""
-        parts = [self.kind, self.label, *(f"{value}" for value in self.settings.values() if value is not None)]
+        said = {name: value for name, value in self.settings.items() if name != "clients"}  # too many for a name
+        parts = [self.kind, self.label, *(f"{value}" for value in said.values() if value is not None)]
         return "-".join("".join(c if c.isalnum() else "-" for c in part.lower()).strip("-") for part in parts)
 
 

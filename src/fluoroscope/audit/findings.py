@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from fluoroscope.audit.cell import AuditCell
+from fluoroscope.audit.claim import contradicted
 from fluoroscope.audit.gallery import write_gallery
 from fluoroscope.audit.kept import finding_of
 from fluoroscope.audit.plan import AuditPlan
@@ -25,6 +26,7 @@ def assembled(
         write_gallery(finding.gallery, outcomes[name].result.images, out)
     made = tuple(_cell(cell, found.get(cell.id), outcomes.get(cell.id), left_out.get(cell.id)) for cell in cells)
     claims = {cell.label: found[cell.id].claim for cell in cells if cell.id in found and found[cell.id].claim}
+    claims |= contradicted(made)
     verdicts = Verdicts(plan, made)
     return Findings(
         format=FORMAT,
@@ -68,7 +70,8 @@ def _cell(cell: AuditCell, finding: Finding | None, outcome: Outcome | None, lef
         gallery=found.gallery,
         verdicts=found.verdicts,
     )
-    return made if found.attacked is None else made.model_copy(update={"attacked": found.attacked})
+    said = {"attacked": found.attacked, "rehearsed": found.rehearsed}
+    return made.model_copy(update={key: value for key, value in said.items() if value})
 
 
 def _status(found: Finding, outcome: Outcome | None) -> Status:

@@ -32,7 +32,7 @@ def describe(said: Sentence, kind: Kind, judged: Judged, label: str) -> Sentence
 _REASONS = {
     ("small", False): ". That is no more than guessing, up to the size stated below",
     ("large", False): ". Too few were attacked to exclude a leak above the size stated below",
-    ("no undefended leak", True): ". No attack that was tried leaks here, which does not show that none would",
+    ("no undefended leak", True): ". That is no more than guessing, which does not show that another attack would fail",
     ("no undefended leak", False): ". Nothing leaked without the defence either, so this does not show that it helps",
     ("not repeated", False): ". The attack that leaks without the defence was not tried with it",
 }
@@ -84,6 +84,13 @@ def _source(said: Sentence, placed: Placed, leaks: bool) -> None:
     said.number(place, "accuracy", "chance", ".0%")
 
 
+def _label_counts(said: Sentence, placed: Placed, leaks: bool) -> None:
+    place, _ = placed
+    said.say("Of how many of a hospital's images have which label, the server's guess is off by ")
+    said.number(place, "error", how=".0%").say(" of the images per label; without an update it is off by ")
+    said.number(place, "error_public", how=".0%")
+
+
 def _any(said: Sentence, placed: Placed, leaks: bool) -> None:
     place, cell = placed
     name = RULES[cell.kind].score
@@ -95,6 +102,7 @@ _WORDS: dict[Kind, Callable[[Sentence, Placed, bool], None]] = {
     "client-inference": _pairs("a federation in which {client} takes part and one in which it does not"),
     "membership": _pairs("an image that {client} trained on and one that it did not"),
     "source": _source,
+    "label-counts": _label_counts,
 }
 """Kinds without a row are described by their score."""
 

@@ -41,6 +41,7 @@ RULES: dict[Kind, Rule] = {
     "client-inference": Rule("auc", 0.5, (Size(kind="client-inference", metric="auc", most=0.1, of="above chance"),)),
     "membership": Rule("auc", 0.5, (Size(kind="membership", metric="auc", most=0.1, of="above chance"),)),
     "source": Rule("accuracy", None, (Size(kind="source", metric="accuracy", most=0.1, of="above chance"),)),
+    "label-counts": Rule("gain", 0.0, (Size(kind="label-counts", metric="gain", most=0.05, of="value"),)),
 }  # fmt: skip
 """Attacks that a setting may stop; another kind is another row. The crafted model is the guard's, verdicts.py."""
 

@@ -4,19 +4,22 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 import torch
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import Field, PositiveInt, field_validator, model_validator
 
 from fluoroscope.attacks import ATTACKS
+from fluoroscope.attacks.inference import INFERENCE_ATTACKS
 from fluoroscope.errors import Misconfigured
 from fluoroscope.federation.plan import DefencePlan, Plan, read_plan_as
 from fluoroscope.federation.sections import Section
 from fluoroscope.federation.settings import build_defences
 from fluoroscope.federation.task import Task, load_task
 from fluoroscope.findings import NO_DEFENCE
+from fluoroscope.scenarios.auto_attacks import AUTO
 from fluoroscope.scenarios.shadow_set import Shadow
 from fluoroscope.types import ClientSplit
 
 Threat = Literal["curious-server", "malicious-server", "curious-client"]
+Inference = Literal["label-counts", "membership", "source", "metrics"]
 PLANNED = "as planned"
 """Label of the defences that the federation's plan has itself."""
 
@@ -34,13 +37,26 @@ class AuditSettings(Section):
     preset: str | None = None
     threats: tuple[Threat, ...] = Field(default=("curious-server", "malicious-server", "curious-client"), min_length=1)
     budget_minutes: float = Field(default=30.0, gt=0)
-    attacks: tuple[str, ...] = Field(default=("span",), min_length=1)
-    """The curious server's."""
+    attacks: tuple[str, ...] = Field(default=(AUTO,), min_length=1)
+    """The curious server's: names, or `auto` for the best of all that apply, chosen by rehearsal."""
+    rehearse: tuple[str, ...] = ()
+    """The attacks among which `auto` chooses; none takes all that there are."""
     client: str | None = None
     """Whom both servers attack; None takes the client with the fewest images, and for a crafted model the one with
     most that trains in a single step."""
+    clients: Literal["all"] | tuple[str, ...] | None = None
+    """Whom the curious server looks at, all or by name; None takes `client`, or a sample of at most four: the one with
+    fewest images, with most, with the median, and the one whose classes differ most."""
     rounds: tuple[PositiveInt, ...] = ()
-    """Rounds that the curious server attacks; none takes the last."""
+    """Rounds that the curious server attacks; none takes the first and the last."""
+    inference: tuple[Inference, ...] = ("label-counts", "membership", "source", "metrics")
+    """What the curious server infers beside images."""
+    membership: tuple[str, ...] = ("loss", "lira-offline", "rmia")
+    """Attacks of membership inference."""
+    shadows: int = Field(default=8, ge=2)
+    """Rounds that an attack of these simulates per client."""
+    simulations: int = Field(default=64, ge=4)
+    """Rounds that the attack on label counts learns from, per client."""
     victims: int = Field(default=8, ge=2)
     """Patients who stand in the place of a small client, one after another."""
     games: int = Field(default=10, ge=3)
@@ -51,6 +67,11 @@ class AuditSettings(Section):
     shadow: Shadow = "overlapping"
     compare: tuple[ComparedPlan, ...] = ()
 
+    @field_validator("attacks", mode="before")
+    @classmethod
+    def _one_or_several(cls, value: object) -> object:
+        return (value,) if isinstance(value, str) else value
+
     @model_validator(mode="after")
     def _can_be_told_apart(self) -> Self:
         labels = [NO_DEFENCE, PLANNED, *(each.label for each in self.compare)]
@@ -60,8 +81,10 @@ class AuditSettings(Section):
             raise ValueError("audit.threats names a threat twice")
         for each in self.compare:  # what cannot be built is found before anything is run
             build_defences([(part.name, part.settings) for part in each.defence])
-        for name in self.attacks:
+        for name in {*self.attacks, *self.rehearse} - {AUTO}:
             ATTACKS.get(name)
+        for name in self.membership:
+            INFERENCE_ATTACKS.get(name)
         return self
 
 
@@ -84,13 +107,13 @@ class AuditPlan(Plan):
 
     @property
     def attacked_rounds(self) -> tuple[int, ...]:
-        return self.audit.rounds or (self.rounds,)
+        """The last first: by then a model knows most of whom it was trained on."""
+        return tuple(sorted(set(self.audit.rounds or (1, self.rounds)), reverse=True))
 
     def federation(self, label: str) -> Plan:
         """The federation under a setting, with what the audit needs of it recorded."""
-        return self._plan(
-            label, records={"rounds": list(self.attacked_rounds), "clients": [self.reconstruction_target.name]}
-        )
+        clients = [split.name for split in self.audited_clients]
+        return self._plan(label, records={"rounds": sorted(self.attacked_rounds), "clients": clients})
 
     def game(self, label: str, attacker: str) -> Plan:
         """The federation of a game: on the same images, for as many rounds as the attacker watches."""
@@ -105,9 +128,16 @@ class AuditPlan(Plan):
         return Plan.model_validate(content)
 
     @property
-    def reconstruction_target(self) -> ClientSplit:
-        """Whose updates show most of each image."""
-        return self._chosen(self.audit.client) or min(self._clients, key=lambda split: len(split.train))
+    def audited_clients(self) -> tuple[ClientSplit, ...]:
+        """Whom the curious server looks at: those with fewest images first, whose updates show most of each."""
+        said, ordered = self.audit.clients, sorted(self._clients, key=lambda split: len(split.train))
+        if said is None and (chosen := self._chosen(self.audit.client)):
+            return (chosen,)
+        if said is None:
+            found = [ordered[0], ordered[-1], ordered[len(ordered) // 2], self.inference_target]
+        else:
+            found = ordered if said == "all" else [split for name in said if (split := self._chosen(name))]
+        return tuple(split for split in ordered if split in found)
 
     @property
     def imprint_target(self) -> ClientSplit:

@@ -2,15 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from fluoroscope.attacks import ATTACKS, Attack
-from fluoroscope.attacks.common.checkpoint import Checkpoint
-from fluoroscope.attacks.gradient_inversion.single_step import as_single_step_if_long
 from fluoroscope.audit.cell import AuditCell, trained
+from fluoroscope.audit.chosen_attacks import Attacks, attacks_of, play
 from fluoroscope.audit.gallery import shown
 from fluoroscope.audit.kept import result_of
 from fluoroscope.audit.scored import Measured, curve, scores_of
@@ -20,15 +19,17 @@ from fluoroscope.federation.store import RecordStore
 from fluoroscope.federation.task import Task, load_task
 from fluoroscope.findings import Attacked, Curve, Finding, Kind, Score
 from fluoroscope.rng import generator
+from fluoroscope.scenarios.auto_attacks import AUTO
 from fluoroscope.scenarios.identifiability import embedded, identified, identified_by_chance
 from fluoroscope.scenarios.isolation import run_isolated
 from fluoroscope.scenarios.stand_ins import held_out_indices, other_patients, stand_in_round
 from fluoroscope.scores.intervals import bootstrap_mean, wilson
-from fluoroscope.scores.null import against_others
+from fluoroscope.scores.null import AgainstOthers, against_others
 from fluoroscope.scores.projection import tsne
 from fluoroscope.scores.rdlv import mean_rdlv, rdlv
 from fluoroscope.threat_models import THREATS, observe
 from fluoroscope.types import PrivateBatch, UpdateRecord
+from fluoroscope.types import Reconstruction as Guess
 
 FEW = 4
 """Images of a client in whose place other patients can stand; a larger one is attacked as it is."""
@@ -48,18 +49,20 @@ class Reconstruction(AuditCell):
 
     kind: ClassVar[Kind] = "reconstruction"
     threat: ClassVar[str | None] = "curious-server"
-    attack_name: str = "span"
+    attack_name: str = AUTO
     client: str = "client-1"
     round: int = 1
     victims: int = 8
+    among: tuple[str, ...] = ()
+    """Attacks that `auto` chooses among; none means all."""
 
     @property
     def settings(self) -> dict[str, Any]:
         return {"attack": self.attack_name, "client": self.client, "round": self.round}
 
     @property
-    def attack(self) -> Attack:
-        return ATTACKS.get(self.attack_name)
+    def attack(self) -> Attacks:
+        return attacks_of(self.attack_name, self.among)
 
     def run(self, context: CellContext) -> Result:
         plan = self.federation
@@ -69,25 +72,18 @@ class Reconstruction(AuditCell):
             raise Unsupported("the attacker's prior needs public images: set partition.auxiliary in the plan.")
         victims = self._victims(store, task, context)
         clients, stand_ins = [truth for truth, _ in victims], _stands_in(task, self.client)
-        server, public, defence = THREATS.get("curious-server"), task.public_images, task.defence
-        seen = [
-            as_single_step_if_long(observe(record, server, prior, public_images=public, defence=defence))
-            for _, record in victims
-        ]
-        guesses = run_isolated(
-            self.attack,
-            seen,
-            generator(context.seed, "audit", "attack"),
-            lambda i, n: context.on_progress((i + 1) / n),
-            Checkpoint(context.checkpoint),
-        )
+        server, public = THREATS.get("curious-server"), task.public_images
+        seen = [observe(record, server, prior, public_images=public, defence=task.defence) for _, record in victims]
+        played = play(self.attack, seen, context, run_isolated)
+        guesses = played.guesses
         held, lost = sum(map(len, clients)), [bool(guess.nothing) for guess in guesses]
         attacked: Attacked = "stand-ins" if stand_ins else "recorded update"
         reason = next((guess.nothing for guess in guesses if guess.nothing), None)
         quiet = Measured(sum(lost), len(lost))
+        rehearsed = played.rows(partial(_beside_others, task, clients, prior, context.seed))
         if all(lost):  # a reason and no result: nobody looked at these patients
             nothing = scores_of(self.kind, gave_up=quiet, images=held)
-            return result_of(Finding(scores=nothing, attacked=attacked, gave_up=reason))
+            return result_of(Finding(scores=nothing, attacked=attacked, gave_up=reason, rehearsed=rehearsed))
         images = [prior.expand_as(guess.images) if guess.nothing else guess.images.cpu() for guess in guesses]
         leaked = [rdlv(guess, client.images, prior) for guess, client in zip(images, clients, strict=True)]
         scores = self._scores(task, prior, clients, images, lost, generator(context.seed, "audit", "bootstrap"))
@@ -106,6 +102,7 @@ class Reconstruction(AuditCell):
             ),
             attacked=attacked,
             gave_up=reason,
+            rehearsed=rehearsed,
         )
         images_shown = {
             "original": originals[: len(few)],
@@ -124,8 +121,7 @@ class Reconstruction(AuditCell):
         rng: torch.Generator,
     ) -> dict[str, Score]:
         """The guesses against their own patients and against the others, as P1 scores them and beside their null."""
-        few = max(0, LEAST_SETS - len(clients)) if len(clients) > 1 else MOST_SETS
-        others = other_patients(task, clients, few)
+        others = _others(task, clients)
         if len(clients) + len(others) < 2:
             raise Unsupported(
                 f"{self.client} has {len(clients[0])} images, and nobody else has as many to compare a guess with: "
@@ -185,6 +181,23 @@ class Reconstruction(AuditCell):
             )
             for i, indices in enumerate(places)
         ]
+
+
+def _beside_others(
+    task: Task, clients: Sequence[PrivateBatch], prior: Tensor, seed: int, guesses: Sequence[Guess]
+) -> AgainstOthers | None:
+    """None where nobody stands beside a single client."""
+    others = _others(task, clients)
+    if len(clients) + len(others) < 2:
+        return None
+    images, lost = [guess.images.cpu() for guess in guesses], [bool(guess.nothing) for guess in guesses]
+    rng = generator(seed, "audit", "bootstrap")
+    return against_others(images, [client.images for client in clients], prior, rng, others, lost)
+
+
+def _others(task: Task, clients: Sequence[PrivateBatch]) -> list[Tensor]:
+    few = max(0, LEAST_SETS - len(clients)) if len(clients) > 1 else MOST_SETS
+    return other_patients(task, clients, few)
 
 
 def _stands_in(task: Task, client: str) -> bool:

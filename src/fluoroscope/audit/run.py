@@ -2,19 +2,21 @@
 
 import platform
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from fluoroscope import strict_json
 from fluoroscope.atomic_write import write_text
+from fluoroscope.audit.budget import run_within
 from fluoroscope.audit.cell import AuditCell
 from fluoroscope.audit.findings import assembled
+from fluoroscope.audit.forecast import Forecast, forecast
 from fluoroscope.audit.kept import discard_unreadable, unreadable
 from fluoroscope.audit.plan import AuditPlan, read_audit_plan
-from fluoroscope.audit.schedule import Forecast, cells_of, forecast
-from fluoroscope.cells import LOCAL, CellStore, Engine, key, run_cells
+from fluoroscope.audit.schedule import cells_of
+from fluoroscope.cells import LOCAL, CellStore, Engine, Local, Outcome, Result, key, run_cells
 from fluoroscope.cells.local import cores
 from fluoroscope.federation.plan import parse_plan_as
 from fluoroscope.findings import Audit, Timing, document_of
@@ -32,12 +34,9 @@ class PlannedCells:
     expected: Forecast
 
     @property
-    def left_out(self) -> dict[str, str]:
-        return {
-            cell.id: f"about {self.expected.seconds[cell.id] / 60:.1f} min more than the budget has"
-            for cell in self.cells
-            if cell not in self.kept
-        }
+    def minutes(self) -> float:
+        """Of all of them, with all workers busy."""
+        return self.expected.minutes(self.cells)
 
     def plain(self) -> dict[str, Any]:
         """As data: what `--dry-run --json` prints."""
@@ -52,20 +51,25 @@ class PlannedCells:
             }
             for cell in self.cells
         ]
-        return {"cells": cells, "minutes": self.expected.minutes, "workers": self.expected.workers}
+        return {"cells": cells, "minutes": self.minutes, "workers": self.expected.workers}
 
 
-def plan_cells(plan: AuditPlan, out: Path) -> PlannedCells:
+def plan_cells(plan: AuditPlan, out: Path, engine: Engine = LOCAL) -> PlannedCells:
     """The cells and about how long they take; those beyond the budget are left out, the last ones first.
 
-    What is finished in `out` takes no time.
+    What is finished in `out` takes no time, and says how long its like will take.
     """
     cells, store = cells_of(plan), CellStore(out / "cells")
-    names = {cell.id: key(cell, plan.seed) for cell in cells}
-    finished = {name for name, kept in names.items() if store.has(kept) and not unreadable(store, kept)}
-    expected = forecast(plan, [cell for cell in cells if cell.id not in finished], cores())
-    expected = replace(expected, seconds={**dict.fromkeys(finished, 0.0), **expected.seconds})
-    return PlannedCells(tuple(cells), tuple(expected.within(cells, plan.audit.budget_minutes)), expected)
+    finished = {cell.id: found[1] for cell in cells if (found := _kept(store, key(cell, plan.seed)))}
+    workers = (engine.workers if isinstance(engine, Local) else None) or cores()
+    expected = forecast(plan, cells, workers).corrected(cells, finished)
+    expected = replace(expected, seconds={**expected.seconds, **dict.fromkeys(finished, 0.0)})
+    kept = expected.within(cells, plan.audit.budget_minutes) or cells[:1]  # something is always tried
+    return PlannedCells(tuple(cells), tuple(kept), expected)
+
+
+def _kept(store: CellStore, name: str) -> tuple[Result, float] | None:
+    return store.load(name) if store.has(name) and not unreadable(store, name) else None
 
 
 def audit(
@@ -104,18 +108,26 @@ def audit(
         plan = read_audit_plan(Path(plan))
     elif not isinstance(plan, AuditPlan):
         plan = parse_plan_as(AuditPlan, dict(plan))
-    what = intended or plan_cells(plan, out)
+    what = intended or plan_cells(plan, out, engine)
     out.mkdir(parents=True, exist_ok=True)
-    discard_unreadable(CellStore(out / "cells"), [key(cell, plan.seed) for cell in what.kept])
+    discard_unreadable(CellStore(out / "cells"), [key(cell, plan.seed) for cell in what.cells])
     until = began + 60 * plan.audit.budget_minutes
-    ended = run_cells(what.kept, plan.seed, out, engine, on_progress, keep_failures=True, until=until)
-    outcomes = {cell.id: outcome for cell, outcome in zip(what.kept, ended, strict=True) if not outcome.left_out}
-    stopped = {
+    begun: set[str] = set()
+
+    def run(cells: Sequence[AuditCell]) -> dict[str, Outcome]:
+        begun.update(cell.id for cell in cells)
+        ended = run_cells(cells, plan.seed, out, engine, on_progress, keep_failures=True, until=until)
+        return {cell.id: outcome for cell, outcome in zip(cells, ended, strict=True) if not outcome.left_out}
+
+    outcomes = run_within(what.cells, what.kept, what.expected, until, run)
+    left_out = {
         cell.id: "the budget was spent before it was done; the same command goes on with it"
-        for cell in what.kept
+        if cell.id in begun
+        else f"about {what.expected.seconds[cell.id] / 60:.1f} min more than the budget has"
+        for cell in what.cells
         if cell.id not in outcomes
     }
-    findings = assembled(plan, what.cells, outcomes, {**stopped, **what.left_out}, out)
+    findings = assembled(plan, what.cells, outcomes, left_out, out)
     document = document_of(findings)
     timing = Timing(
         seconds={name: outcome.seconds for name, outcome in outcomes.items()},

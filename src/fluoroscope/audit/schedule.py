@@ -1,56 +1,118 @@
-"""Which cells an audit has, the telling ones first, and about how long each will take on this machine."""
+"""Which cells an audit has, the cheap and telling ones first."""
 
-import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 
-import torch
-
-from fluoroscope.attacks.closed_form.span import Span
-from fluoroscope.attacks.gradient_inversion.attack import Inversion
 from fluoroscope.audit.cell import AuditCell
+from fluoroscope.audit.claim import claim_cells
+from fluoroscope.audit.client_metrics import ClientMetrics
 from fluoroscope.audit.crafted_model import CraftedModel, Guard
+from fluoroscope.audit.label_counts import LabelCounts
+from fluoroscope.audit.membership import Membership
 from fluoroscope.audit.participation import Participation
 from fluoroscope.audit.plan import AuditPlan
-from fluoroscope.audit.reconstruction import FEW, Reconstruction
+from fluoroscope.audit.reconstruction import Reconstruction
+from fluoroscope.audit.source import Source
 from fluoroscope.audit.utility import Utility
 from fluoroscope.errors import Misconfigured
-from fluoroscope.federation.local_training import local_training
-from fluoroscope.federation.task import Task, load_task
+from fluoroscope.federation.task import load_task
 from fluoroscope.findings import NO_DEFENCE
-from fluoroscope.rng import generator
-
-_START = 2.0
-"""Seconds in which a cell loads its images and what it needs."""
-_FEDERATION = 0.7
-"""Seconds of a federation beside its training: its images, its tests, its records."""
-_BACK_AND_FORTH = 2.5
-"""What an attack's iteration costs in training steps (python -m benchmarks pullback)."""
 
 
 def cells_of(plan: AuditPlan) -> list[AuditCell]:
-    """Everything that the plan asks for: first all threats without a defence, then setting by setting."""
-    found: list[AuditCell] = []
-    threats = plan.audit.threats
-    for label in plan.labels:
-        federation = plan.federation(label)
-        content = federation.model_dump_json()
-        encrypted = load_task(federation).defence.encryption is not None
-        found.append(Utility(label, content))
-        if "curious-server" in threats and not encrypted:
-            found += [
-                Reconstruction(label, content, attack, plan.reconstruction_target.name, r, plan.audit.victims)
-                for r in plan.attacked_rounds
-                for attack in plan.audit.attacks
-            ]
-        if "malicious-server" in threats and label == NO_DEFENCE:
-            victim = plan.imprint_target
-            batch = victim.batch_size or plan.training.batch_size
-            steps = plan.training.epochs * -(-len(victim.train) // batch)
-            found += [part(label, content, victim.name, steps) for part in (CraftedModel, Guard)]
-        if "curious-client" in threats and not encrypted:
-            found.append(_game(plan, label))
+    """Everything that the plan asks for.
+
+    First every threat once, without a defence and then setting by setting: the client with fewest images, in the last
+    round. Then the other clients and rounds, and attacks that simulate the client. A budget leaves the last ones out.
+    """
+    labels = list(plan.labels)
+    found: list[AuditCell] = [Utility(labels[0], _content(plan, labels[0]))]
+    if "malicious-server" in plan.audit.threats:
+        found += _crafted(plan)
+    for label, following in zip(labels, [*labels[1:], None], strict=True):
+        if following is not None:  # trained while others attack: nobody waits for it
+            found.append(Utility(following, _content(plan, following)))
+        found += _first(plan, label)
+        found += claim_cells(plan, label)
+    for label in labels:
+        found += _further(plan, label)
     return found
+
+
+def _crafted(plan: AuditPlan) -> Iterator[AuditCell]:
+    victim = plan.imprint_target
+    batch = victim.batch_size or plan.training.batch_size
+    steps = plan.training.epochs * -(-len(victim.train) // batch)
+    for part in (CraftedModel, Guard):
+        yield part(NO_DEFENCE, _content(plan, NO_DEFENCE), victim.name, steps)
+
+
+def _first(plan: AuditPlan, label: str) -> Iterator[AuditCell]:
+    """One cell of each kind."""
+    audit, content = plan.audit, _content(plan, label)
+    if "curious-server" in audit.threats:
+        if "metrics" in audit.inference:
+            yield ClientMetrics(label, content)
+        if not _encrypted(plan, label):
+            last, clients = plan.attacked_rounds[0], plan.audited_clients
+            yield from _reconstructions(plan, label, clients[0].name, last)
+            yield from _inferences(plan, label, last)
+            yield from _memberships(plan, label, last, simulated=False)
+    if "curious-client" in audit.threats and not _encrypted(plan, label):
+        yield _game(plan, label)
+
+
+def _further(plan: AuditPlan, label: str) -> Iterator[AuditCell]:
+    """The other clients and rounds."""
+    if "curious-server" not in plan.audit.threats or _encrypted(plan, label):
+        return
+    last, *earlier = plan.attacked_rounds
+    smallest, *others = (split.name for split in plan.audited_clients)
+    yield from _memberships(plan, label, last, simulated=True)
+    for number in earlier:
+        yield from _inferences(plan, label, number)
+        yield from _memberships(plan, label, number, simulated=False)
+    for client, number in [
+        *((smallest, number) for number in earlier),
+        *((client, number) for client in others for number in plan.attacked_rounds),
+    ]:
+        yield from _reconstructions(plan, label, client, number)
+    for number in earlier:
+        yield from _memberships(plan, label, number, simulated=True)
+
+
+def _reconstructions(plan: AuditPlan, label: str, client: str, number: int) -> Iterator[AuditCell]:
+    for attack in plan.audit.attacks:
+        audit = plan.audit
+        yield Reconstruction(label, _content(plan, label), attack, client, number, audit.victims, audit.rehearse)
+
+
+def _inferences(plan: AuditPlan, label: str, number: int) -> Iterator[AuditCell]:
+    content, clients = _content(plan, label), _names(plan)
+    if "label-counts" in plan.audit.inference:
+        audit = plan.audit
+        yield LabelCounts(label, content, clients, number, stand_ins=audit.victims, simulations=audit.simulations)
+    if "source" in plan.audit.inference and len(clients) > 1:
+        yield Source(label, content, clients, number)
+
+
+def _memberships(plan: AuditPlan, label: str, number: int, simulated: bool) -> Iterator[AuditCell]:
+    if "membership" not in plan.audit.inference:
+        return
+    for name in plan.audit.membership:
+        if (name != "loss") is simulated:
+            yield Membership(label, _content(plan, label), _names(plan), number, name, plan.audit.shadows)
+
+
+def _names(plan: AuditPlan) -> tuple[str, ...]:
+    return tuple(split.name for split in plan.audited_clients)
+
+
+def _content(plan: AuditPlan, label: str) -> str:
+    return plan.federation(label).model_dump_json()
+
+
+def _encrypted(plan: AuditPlan, label: str) -> bool:
+    return load_task(plan.federation(label)).defence.encryption is not None
 
 
 def _game(plan: AuditPlan, label: str) -> Participation:
@@ -65,84 +127,3 @@ def _game(plan: AuditPlan, label: str) -> Participation:
     audit = plan.audit
     content = plan.game(label, attacker).model_dump_json()
     return Participation(label, content, attacker, target, audit.games, audit.shadow)
-
-
-@dataclass(frozen=True)
-class Forecast:
-    """What an audit will take: seconds by cell, on one thread each."""
-
-    seconds: dict[str, float]
-    workers: int
-
-    @property
-    def minutes(self) -> float:
-        """With all workers busy."""
-        return sum(self.seconds.values()) / self.workers / 60
-
-    def within(self, cells: Sequence[AuditCell], minutes: float) -> list[AuditCell]:
-        """The first cells that are expected to fit; the first of all is always tried."""
-        kept: list[AuditCell] = []
-        left = minutes * 60 * self.workers
-        for cell in cells:
-            left -= self.seconds[cell.id]
-            if kept and left < 0:
-                break
-            kept.append(cell)
-        return kept
-
-
-def forecast(plan: AuditPlan, cells: Sequence[AuditCell], workers: int) -> Forecast:
-    """From a few training steps, timed here and now."""
-    step = _seconds_an_image(plan.task)
-    return Forecast({cell.id: _START + _overhead(cell) + _images(cell) * step for cell in cells}, workers)
-
-
-def _seconds_an_image(task: Task) -> float:
-    """Of training, in batches as the plan has them, on one thread."""
-    settings = task.plan.training
-    count = min(len(task.images), 4 * settings.batch_size)
-    batch = task.images.batch.subset(range(count))
-    training = task.training(count, settings.batch_size, 1, settings.lr)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        taken = []
-        for _ in range(2):  # the first warms up
-            began = time.perf_counter()
-            local_training(task.model, task.initial_state, batch, training, generator(0, "forecast"))
-            taken.append(time.perf_counter() - began)
-    finally:
-        torch.set_num_threads(threads)
-    return min(taken) / count
-
-
-def _overhead(cell: AuditCell) -> float:
-    return _FEDERATION * (2 * cell.games if isinstance(cell, Participation) else 1)
-
-
-def _images(cell: AuditCell) -> float:
-    """Images that pass through training, or what costs as much."""
-    plan = cell.federation
-    task = load_task(plan)
-    clients = task.clients
-    trained = sum(len(split.train) for split in clients) * plan.training.epochs * plan.rounds * plan.strategy.fraction
-    trained += plan.strategy.pretrain_epochs * len(task.partition.auxiliary)
-    if isinstance(cell, Participation):
-        return 2 * cell.games * trained
-    if isinstance(cell, Reconstruction):
-        held = next(len(split.train) for split in clients if split.name == cell.client)
-        guessed = held * cell.victims if held <= FEW else plan.training.batch_size
-        return _BACK_AND_FORTH * guessed * _iterations(cell, held)
-    if isinstance(cell, CraftedModel | Guard):
-        return 2 * sum(len(split.train) for split in clients) * plan.training.epochs
-    return trained
-
-
-def _iterations(cell: Reconstruction, images: int) -> int:
-    attack = cell.attack
-    if isinstance(attack, Span):
-        return attack.budget.iterations * 2  # some images get another start
-    if isinstance(attack, Inversion):
-        stages = attack.stages
-        return attack.budget.iterations + (stages.extra(images) if stages else 0)
-    return 1000

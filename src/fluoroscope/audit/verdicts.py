@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from fluoroscope.audit.claim import contradicted, contradictions, supported
 from fluoroscope.audit.in_words import describe
 from fluoroscope.audit.levels import RULES, Levels, Placed
 from fluoroscope.audit.plan import PLANNED, AuditPlan
@@ -61,6 +62,7 @@ class Verdicts:
             words += "help, and none is recommended: that an attack fails is no sign that others would."
             return Recommendation(defence=None, text=Sentence().say(words).text)
         labels = [label for label in self.plan.labels if all(self._holds(threat, label) for threat in leaking)]
+        labels = [label for label in labels if label not in contradicted(self.cells)]
         guarded = taken and crafted is not None and crafted.stopped_by == GUARD
         if not labels or (taken and not guarded):
             words = (
@@ -80,9 +82,9 @@ class Verdicts:
 
     def safe_to_say(self) -> tuple[Text, ...]:
         """What these findings carry."""
-        found = []
+        found = [*supported(self.cells)]
         for place, cell in self._done("federation"):
-            if "epsilon" in cell.scores:
+            if "epsilon" in cell.scores and cell.defence not in contradicted(self.cells):
                 said = Sentence().say(f"With “{cell.defence}” no client's epsilon exceeds ")
                 found.append(said.number(place, "epsilon", how=".3g").say(" after all rounds.").text)
         for verdict in self.all():
@@ -107,7 +109,7 @@ class Verdicts:
             words.append(f"That {named} would be differential privacy: no epsilon is counted.")
         if self.plan.task.images.synthetic:
             words.append("That patients' images would leak alike: these are phantoms.")
-        return tuple(Sentence().say(each).text for each in words)
+        return (*contradictions(self.cells), *(Sentence().say(each).text for each in words))
 
     # --- threat by threat ------------------------------------------------------------------------------------
 

@@ -1,27 +1,27 @@
-"""Search a defence's setting by attacks on records, then train with it and see what it costs."""
+"""Search a defence's setting by attacks, the undefended leak first; then train with it and see what it costs."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fluoroscope import strict_json
-from fluoroscope.attacks import Attack
-from fluoroscope.calibration.knobs import OTHERS, knob_of
-from fluoroscope.calibration.leak import Evidence, Leak, evidence_of, leak
-from fluoroscope.calibration.search import Knob, weakest_safe
+from fluoroscope.calibration.attackers import Attackers, measure
+from fluoroscope.calibration.candidates import Candidate, checked
+from fluoroscope.calibration.kept import Tried
+from fluoroscope.calibration.measured import Leak, Measured
+from fluoroscope.calibration.search import Search, weakest_safe
+from fluoroscope.calibration.stage import Stage, stage_of
 from fluoroscope.calibration.target import Target
-from fluoroscope.defences import DEFENCES, Chain
+from fluoroscope.defences import Chain, chain
 from fluoroscope.digest import digest
 from fluoroscope.errors import BadInput
 from fluoroscope.federation.plan import DefencePlan, Plan, parse_plan, read_plan
 from fluoroscope.federation.privacy import claimed
 from fluoroscope.federation.run import federate
-from fluoroscope.federation.settings import build_defences, current_names
 from fluoroscope.federation.store import RecordStore
 from fluoroscope.federation.task import load_task
-from fluoroscope.scores.intervals import Interval
+from fluoroscope.scenarios.auto_attacks import candidates
 
 Tell = Callable[[str], None]
 
@@ -31,39 +31,41 @@ class Settings:
     """How calibration measures."""
 
     target: Target
-    attacks: Mapping[str, Attack]
-    """Safe is what is safe from each of them."""
+    attackers: Attackers
     client: str | None = None
-    draws: int = 4
-    """Defended updates attacked at each setting."""
-    precision: float = 0.1
+    victims: int = 24
+    """Simulated clients at each setting."""
+    draws: int | None = None
+    """Defended updates of the real client in their place: the choice then looks at private updates."""
+    public: str | None = None
+    """The attackers' images, and the simulated clients'; None takes the plan's auxiliary ones."""
+    precision: float = 0.5
     seed: int = 0
 
 
 @dataclass(frozen=True)
 class Point:
-    """One setting of one defence: what leaks, and, where a federation was trained with it, what it costs."""
+    """One setting of one candidate: what leaks, and, where a federation was trained with it, what it costs."""
 
     defence: str
-    settings: Mapping[str, Any]
-    leak: Leak
+    parts: tuple[tuple[str, Mapping[str, Any]], ...]
+    found: Measured
     safe: bool
-    attack: str
-    """Of which the leak is: the first that is not safe, else the one that comes nearest to it."""
+    why_not: str
+    """Of a setting that is not safe; else empty."""
     accuracy: float | None = None
     epsilon: float | None = None
 
     def plain(self) -> dict[str, Any]:
         """As data."""
+        worst = self.found.worst
+        numbers = {} if worst is None else _numbers(worst)
         return {
             "defence": self.defence,
-            **self.settings,
-            "rdlv": self.leak.rdlv.mean,
-            "rdlv_low": self.leak.rdlv.low,
-            "rdlv_high": self.leak.rdlv.high,
-            "ssim": self.leak.ssim.mean,
-            "by": self.attack,
+            **{key: value for _, settings in self.parts for key, value in settings.items()},
+            **numbers,
             "safe": self.safe,
+            "why_not": self.why_not or None,
             "test_accuracy": self.accuracy,
             "epsilon": self.epsilon,
         }
@@ -73,29 +75,36 @@ class Point:
 class Calibrated:
     """A search that is over."""
 
-    defence: str
-    setting: str
+    candidate: Candidate
     least: float | None
-    """None where the strongest setting does not meet the target either."""
+    """None where the strongest setting does not meet the target either, or where there is no strength."""
     tried: tuple[Point, ...]
-    """In the order in which they were asked; each is one attack."""
+    """In the order in which they were asked."""
     trained: tuple[Point, ...] = ()
     """Those that a federation was trained with, the weakest safe one last."""
+    confirmed: Point | None = None
+    """Where attacks were named: the chosen setting under all attackers that apply."""
+
+    @property
+    def setting(self) -> str | None:
+        return None if self.candidate.knob is None else self.candidate.knob.setting
 
     @property
     def chosen(self) -> Point | None:
-        return self.trained[-1] if self.trained and self.least is not None else None
+        """The weakest setting that is safe, and that no other attacker reads."""
+        safe = [point for point in self.trained if point.safe]
+        return safe[-1] if safe and (self.confirmed is None or self.confirmed.safe) else None
 
 
 @dataclass(frozen=True, eq=False)
 class Bench:
-    """A federation without the defence: its records, and where to work."""
+    """A federation without the candidate: its records, and where to work."""
 
     plan: Plan
     store: RecordStore
     out: Path
     accuracy: float | None
-    """Without the defence, on the test images."""
+    """Without the candidate, on the test images."""
 
 
 def open_bench(path: Path, out: Path, tell: Tell) -> Bench:
@@ -110,39 +119,79 @@ def open_bench(path: Path, out: Path, tell: Tell) -> Bench:
     return Bench(plan, store, out, _accuracy(store))
 
 
-def check(bench: Bench, name: str, given: Mapping[str, Any]) -> None:
+def stage_for(bench: Bench, how: Settings) -> Stage:
+    """Whom the settings are tried on."""
+    task = load_task(bench.plan)
+    return stage_of(bench.store, task, how.client, how.victims, how.draws, how.public, how.seed)
+
+
+def check(bench: Bench, candidate: Candidate) -> None:
     """Find before any attack what cannot work."""
-    knob, given = knob_of(name), current_names(DEFENCES.get(name), f"defence {name}", given)
-    if knob.setting in given:
-        raise BadInput(f"{name}:{knob.setting} is what is searched for; leave it out.")
-    defence = build_defences([(name, {**OTHERS.get(name, {}), **given, knob.setting: _value(knob, knob.strong)})])
+    if checked(candidate).not_seen is not None:
+        return
+    defence = candidate.chain(None if candidate.knob is None else candidate.knob.strong)
+    chain(*load_task(bench.plan).defence.parts, *defence.parts)
     if defence.training is not None:
         defence.training.check(load_task(bench.plan).model)
 
 
-def calibrate(bench: Bench, name: str, given: Mapping[str, Any], how: Settings, weaker: int, tell: Tell) -> Calibrated:
-    """The weakest setting of the defence that meets the target, trained; and `weaker` unsafe ones for a front."""
-    knob = knob_of(name)
-    others = {**OTHERS.get(name, {}), **current_names(DEFENCES.get(name), f"defence {name}", given)}
-    task = load_task(bench.plan)
-    evidence = evidence_of(bench.store, task, how.client, how.draws)
-    points: dict[float, Point] = {}
+def without_defence(bench: Bench, stage: Stage, how: Settings) -> Measured:
+    """What leaks as it is: where that is nothing, there is nothing to calibrate."""
+    return _measured(bench, stage, (), Chain(), how, how.attackers)
+
+
+def calibrate(
+    bench: Bench, stage: Stage, candidate: Candidate, bare: Measured, how: Settings, weaker: int, tell: Tell
+) -> Calibrated:
+    """The weakest setting of the candidate that meets the target, trained; and `weaker` unsafe ones for a front.
+
+    Args:
+        bench: the federation.
+        stage: whom the settings are tried on.
+        candidate: what is searched.
+        bare: what leaks without it; its best attacker is played at every setting, whatever the rehearsal says.
+        how: what is safe, and from whom.
+        weaker: settings that are not safe and are trained too.
+        tell: told what is done.
+    """
+    points: dict[float | None, Point] = {}
+    also = () if bare.worst is None else (bare.worst.attack,)
+
+    def ask(value: float | None, attackers: Attackers) -> Point:
+        parts = candidate.at(value)
+        found = _measured(bench, stage, parts, candidate.chain(value), how, attackers, also)
+        why_not = _why_not(found, how.target)
+        return Point(candidate.name, parts, found, not why_not, why_not)
 
     def safe(value: float) -> bool:
-        settings = {**others, knob.setting: _value(knob, value)}
-        tell(f"{name}: attack {len(points) + 1}, {knob.setting} = {value:.4g}")
-        points[value] = _point(bench, evidence, name, settings, how)
+        tell(f"{candidate.name}: setting {len(points) + 1}, {value:.4g}")
+        points[value] = ask(value, how.attackers)
         return points[value].safe
 
-    search = weakest_safe(knob, safe, how.precision)
-    found = Calibrated(name, knob.setting, search.least, tuple(points.values()))
-    unsafe = sorted((v for v, point in points.items() if not point.safe), reverse=knob.strong < knob.weak)
-    chosen = _spread(unsafe, weaker) + ([search.least] if search.least is not None else [])
+    if candidate.knob is None:
+        tell(f"{candidate.name}: as it is")
+        points[None] = ask(None, how.attackers)
+        search = Search(None, ())
+        chosen: list[float | None] = [None]
+    else:
+        search = weakest_safe(candidate.knob, safe, how.precision)
+        falling = candidate.knob.strong < candidate.knob.weak
+        unsafe = sorted((v for v, point in points.items() if v is not None and not point.safe), reverse=falling)
+        chosen = [*_spread(unsafe, weaker), *([] if search.least is None else [search.least])]
     trained = []
     for value in chosen:
-        tell(f"{name}: training with {knob.setting} = {value:.4g}")
+        tell(f"{candidate.name}: training with {'it' if value is None else f'{value:.4g}'}")
         trained.append(_priced(bench, points[value]))
-    return replace(found, trained=tuple(trained))
+    found = Calibrated(candidate, search.least, tuple(points.values()), tuple(trained))
+    if how.attackers.rehearsed or not any(point.safe for point in trained):
+        return found
+    tell(f"{candidate.name}: all attackers at the chosen setting")
+    return replace(found, confirmed=ask(search.least, everybody(how.attackers)))
+
+
+def everybody(attackers: Attackers) -> Attackers:
+    """All attackers that there are, with the same effort."""
+    return Attackers({**candidates(), **attackers.attacks}, True, attackers.effort)
 
 
 def front(points: Sequence[Point]) -> list[Point]:
@@ -150,7 +199,9 @@ def front(points: Sequence[Point]) -> list[Point]:
 
     def costs(point: Point) -> tuple[float, float, float]:
         accuracy = -1.0 if point.accuracy is None else point.accuracy
-        return point.leak.rdlv.high, -accuracy, float("inf") if point.epsilon is None else point.epsilon
+        worst = point.found.worst
+        high = float("inf") if worst is None else worst.leak.high
+        return high, -accuracy, float("inf") if point.epsilon is None else point.epsilon
 
     def beaten(point: Point) -> bool:
         mine = costs(point)
@@ -161,61 +212,50 @@ def front(points: Sequence[Point]) -> list[Point]:
     return [point for point in points if not beaten(point)]
 
 
-def _value(knob: Knob, value: float) -> float:
-    return int(value) if knob.whole else value
-
-
-def without_defence(bench: Bench, how: Settings) -> dict[str, Leak]:
-    """What each attack reaches on the records as they are: where that is nothing, there is nothing to calibrate."""
-    evidence = evidence_of(bench.store, load_task(bench.plan), how.client, how.draws)
-    return {
-        name: _measured(bench, evidence, "no defence", {}, Chain(), attack, how) for name, attack in how.attacks.items()
-    }
-
-
-def _point(bench: Bench, evidence: Evidence, name: str, settings: Mapping[str, Any], how: Settings) -> Point:
-    """Attack after attack, until one of them is not stopped."""
-    found = []
-    for attack_name, attack in how.attacks.items():
-        measured = _measured(bench, evidence, name, settings, build_defences([(name, settings)]), attack, how)
-        safe = how.target.met_by(_scored(measured, how))
-        found.append(Point(name, settings, measured, safe, attack_name))
-        if not safe:
-            return found[-1]
-    return max(found, key=lambda point: _scored(point.leak, how).high)
-
-
-def _scored(measured: Leak, how: Settings) -> Interval:
-    return measured.rdlv if how.target.metric == "rdlv" else measured.ssim
+def _why_not(found: Measured, target: Target) -> str:
+    """Why a setting is not safe; empty where it is."""
+    if not found.tested:
+        said = "; ".join(f"{name} {words}".rstrip(".") for name, words in found.rehearsed.items())
+        return f"not tested: no attack had anything to say ({said or 'none applies'})"
+    for each in sorted(found.played, key=lambda each: -each.leak.mean):
+        if target.met_by(each):
+            continue
+        if (needed := target.needed(each)) is not None and not each.leaks:
+            return f"{each.victims} victims are too few to show it against {each.attack}: about {needed} are needed"
+        return f"{each.attack} reads it"
+    return ""
 
 
 def _measured(
     bench: Bench,
-    evidence: Evidence,
-    name: str,
-    settings: Mapping[str, Any],
-    defence: Chain,
-    attack: Attack,
+    stage: Stage,
+    parts: tuple[tuple[str, Mapping[str, Any]], ...],
+    added: Chain,
     how: Settings,
-) -> Leak:
+    attackers: Attackers,
+    also: Sequence[str] = (),
+) -> Measured:
     """Measured, or read where an earlier run measured the same."""
-    key = digest(bench.store.header.fingerprint, evidence.client, name, dict(settings), attack, how.draws, how.seed)
-    kept = bench.out / "tried" / f"{key[:24]}.json"
-    if kept.exists():
-        read = json.loads(kept.read_text())
-        return Leak(Interval(**read["rdlv"]), Interval(**read["ssim"]), read["reconstructions"])
-    found = leak(evidence, defence, attack, how.draws, how.seed)
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    kept.write_text(strict_json.dumps(asdict(found)))
+    own = load_task(bench.plan).defence
+    settings = [[name, dict(given)] for name, given in parts]
+    key = digest(
+        bench.store.header.fingerprint, stage.content, settings, dict(attackers.attacks), attackers.rehearsed,
+        attackers.effort, how.seed, list(also),
+    )  # fmt: skip
+    tried = Tried(bench.out / "tried")
+    found = tried.load(key)
+    if found is None:
+        found = measure(stage, chain(*own.parts, *added.parts), attackers, how.seed, also)
+        tried.keep(key, found)
     return found
 
 
 def _priced(bench: Bench, point: Point) -> Point:
     """With the accuracy of a federation trained under it, and the largest epsilon of its clients."""
-    added = DefencePlan.model_validate({"name": point.defence, **point.settings})
-    plan = bench.plan.model_copy(update={"defence": (*bench.plan.defence, added)})
-    values = "-".join(f"{key}-{value:.4g}" for key, value in point.settings.items())
-    store = federate(plan, bench.out / "with" / f"{point.defence}-{values}")
+    added = [DefencePlan.model_validate({"name": name, **settings}) for name, settings in point.parts]
+    plan = bench.plan.model_copy(update={"defence": (*bench.plan.defence, *added)})
+    values = [f"{key}-{value:.4g}" for _, settings in point.parts for key, value in settings.items()]
+    store = federate(plan, bench.out / "with" / "-".join([point.defence, *values]))
     task = load_task(plan)
     entries = store.manifest(max(store.rounds())).clients.values()
     spent = [claimed(task, entry.training, max(store.rounds())).epsilon for entry in entries]
@@ -229,6 +269,24 @@ def _accuracy(store: RecordStore) -> float | None:
         raise BadInput(f"{store.folder} is a run that did not end; run `fluoroscope federate` on its plan again.")
     scored = json.loads(path.read_text())["last"]
     return None if scored is None else scored["accuracy"]
+
+
+def _numbers(worst: Leak) -> dict[str, Any]:
+    return {
+        "leak": worst.leak.mean,
+        "leak_low": worst.leak.low,
+        "leak_high": worst.leak.high,
+        "p_value": worst.p_value,
+        "told_apart": worst.told_apart.mean,
+        "chance": worst.chance,
+        "line_up": worst.line_up.mean,
+        "line_up_high": worst.line_up.high,
+        "rdlv": worst.rdlv.mean,
+        "rdlv_low": worst.rdlv.low,
+        "rdlv_high": worst.rdlv.high,
+        "ssim": worst.ssim.mean,
+        "by": worst.attack,
+    }
 
 
 def _spread(values: Sequence[float], count: int) -> list[float]:

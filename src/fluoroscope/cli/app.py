@@ -15,6 +15,7 @@ from fluoroscope.cli import (
     attack,
     audit,
     calibrate,
+    canaries,
     compare,
     console,
     data,
@@ -57,7 +58,8 @@ def program() -> typer.Typer:
 
     # In the order of the help: the main job, what it leaves, then its parts.
     main_job, afterwards = (demo, init, audit), (report, compare, gate)
-    for command in (*main_job, *afterwards, data, federate, records, attack, medileak, inspect, calibrate, study):
+    parts = (data, federate, records, attack, medileak, inspect, calibrate, canaries, study)
+    for command in (*main_job, *afterwards, *parts):
         command.add_to(app)
     return app
 

@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from fluoroscope.audit import AuditPlan
 
 
+NOTHING_DONE = 2
+"""The exit code of an audit of which no cell has a result: the plan's fault, as each cell's reason says."""
+
+
 def add_to(app: typer.Typer) -> None:
     """Enter the command."""
 
@@ -70,13 +74,13 @@ def run(
     from fluoroscope.report.traced import plain
 
     chosen = options.cell_engine(engine, workers) or LOCAL
-    intended = plan_cells(plan, out)
+    intended = plan_cells(plan, out, chosen)
     rows = [
         {
             "what": cell.kind,
             "threat": cell.threat or "–",
             "defence": cell.label,
-            "about, s": round(intended.expected.seconds[cell.id]) or "finished",
+            "about, s": _about(intended.expected.seconds[cell.id]),
             "": "" if cell in intended.kept else "left out",
         }
         for cell in intended.cells
@@ -86,7 +90,7 @@ def run(
         return
     if not as_json:
         console.print_table(f"to be run, within {plan.audit.budget_minutes:g} min", rows)
-        console.say(f"all of it takes about {intended.expected.minutes:.1f} min here.")
+        console.say(f"all of it takes about {intended.minutes:.1f} min here.")
     if dry_run:
         return
     with bar("audit") as tell:
@@ -96,8 +100,11 @@ def run(
     if pdf:
         files["pdf"] = str(page.with_suffix(".pdf"))
         print_pdf(page, page.with_suffix(".pdf"))
+    failed = not any(cell.status == "done" for cell in found.findings.cells)
     if as_json:
         console.print_json({**found.document, "files": files})
+        if failed:
+            raise typer.Exit(NOTHING_DONE)
         return
     for verdict in found.findings.verdicts:
         console.say(f"[{verdict.level}] {plain(found.document, verdict.text)}")
@@ -107,3 +114,9 @@ def run(
             console.say(f"{cell.status}: {cell.id}: {cell.reason}")
     for kind, path in files.items():
         console.say(f"{kind}: {path}")
+    if failed:
+        raise typer.Exit(NOTHING_DONE)
+
+
+def _about(seconds: float) -> int | str:
+    return "finished" if not seconds else max(1, round(seconds))

@@ -15,6 +15,7 @@ from fluoroscope.defences import (  # noqa: F401  # each file enters itself in t
 )
 from fluoroscope.defences.chain import NO_DEFENCE, Chain, chain
 from fluoroscope.defences.contract import (
+    CountedDefence,
     Defence,
     Participation,
     Released,
@@ -30,6 +31,7 @@ __all__ = [
     "DEFENCES",
     "NO_DEFENCE",
     "Chain",
+    "CountedDefence",
     "Defence",
     "Participation",
     "Released",

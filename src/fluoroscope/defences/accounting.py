@@ -6,37 +6,37 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from fluoroscope.errors import Misconfigured
 
 if TYPE_CHECKING:  # imported where it counts something: the guard counts nothing, and runs without it
     from dp_accounting import DpEvent
 
 DELTA = 1e-5
-
-
-def gaussian(multiplier: float, times: int) -> "DpEvent":
-    """So many releases, each with noise of `multiplier` times the sensitivity."""
-    import dp_accounting
-
-    return dp_accounting.SelfComposedDpEvent(dp_accounting.GaussianDpEvent(multiplier), times)
+_MOST = 1e6
+"""More noise is counted as this much, which is safe: dp-accounting squares it, and a larger square has no float."""
 
 
 def sampled_gaussian(multiplier: float, rate: float, times: int) -> "DpEvent":
-    """The same, of which a record enters each with probability `rate`."""
+    """So many releases with noise of `multiplier` times the sensitivity; a unit enters each with probability `rate`."""
     import dp_accounting
 
-    one = dp_accounting.PoissonSampledDpEvent(rate, dp_accounting.GaussianDpEvent(multiplier))
+    one = dp_accounting.PoissonSampledDpEvent(rate, dp_accounting.GaussianDpEvent(min(multiplier, _MOST)))
     return dp_accounting.SelfComposedDpEvent(one, times)
 
 
 def epsilon(event: "DpEvent", delta: float) -> float | None:
-    """For neighbours that differ by one unit added or removed; None where there is no bound."""
+    """For neighbours of which one lacks a unit's part in all that was summed; None where there is no bound."""
     from dp_accounting.rdp import RdpAccountant
 
     if not 0 < delta < 1:
         raise Misconfigured(f"delta must lie between 0 and 1, not {delta}.")
     with _quiet():
-        spent = float(RdpAccountant().compose(event).get_epsilon(delta))
+        try:
+            spent = float(RdpAccountant().compose(event).get_epsilon(delta))
+        except ZeroDivisionError:  # so little noise that its square is 0
+            return None
     return spent if math.isfinite(spent) else None
 
 
@@ -47,7 +47,8 @@ def _quiet() -> Iterator[None]:
     level = logger.level
     logger.setLevel(logging.ERROR)
     try:
-        yield
+        with np.errstate(divide="ignore"):
+            yield
     finally:
         logger.setLevel(level)
 

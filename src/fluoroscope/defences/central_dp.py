@@ -7,10 +7,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fluoroscope.defences.accounting import DELTA, epsilon, gaussian
+from fluoroscope.defences.accounting import DELTA
 from fluoroscope.defences.clipping import clipped
-from fluoroscope.defences.contract import Participation, Released, dp_claim
+from fluoroscope.defences.contract import Participation, Released, buffers_void, dp_claim
 from fluoroscope.defences.distance import distance
+from fluoroscope.defences.mechanism import SampledGaussian
 from fluoroscope.defences.range_checks import FORMER, check_gaussian
 from fluoroscope.defences.registry import DEFENCES
 from fluoroscope.types import PrivacyClaim, State
@@ -42,12 +43,20 @@ class CentralDp:
             )
         if not self.noise_multiplier:
             return PrivacyClaim(statement="not differential privacy: there is no noise")
+        if participation.open_buffers:
+            return buffers_void("are averaged and released")
+        spent = self.mechanism(participation).epsilon(self.delta)
+        told = (
+            "central DP for all images of a client at once, of the model that is released; the clients' number and "
+            "weights count as public"
+        )
+        return dp_claim(spent, self.delta, "client", "zero-out", "central", told)
+
+    def mechanism(self, participation: Participation) -> SampledGaussian:
         # One client moves the mean by share * clip_norm; Gaussian noise counts in units of that. The weights do not
-        # move with it: the fixed denominator of McMahan et al. 2018, lemma 1.
-        effective = self.noise_multiplier / (participation.clients * participation.share)
-        spent = epsilon(gaussian(effective, participation.rounds), self.delta)
-        told = "central DP for all images of a client at once; the clients' weights count as public"
-        return dp_claim(spent, self.delta, "client", "add or remove", "central", told)
+        # move with it: the fixed denominator of McMahan et al. 2018, lemma 1. So a client is zeroed out, not removed.
+        share = 1.0 if participation.share is None else participation.share
+        return SampledGaussian(self.noise_multiplier / (participation.clients * share), times=participation.rounds)
 
     def clip_update(self, update: State) -> dict[str, Tensor]:
         return clipped(update, self.clip_norm)

@@ -6,6 +6,7 @@ from itertools import pairwise
 import torch
 
 from fluoroscope.defences.contract import (
+    CountedDefence,
     Defence,
     Participation,
     SealingDefence,
@@ -14,6 +15,7 @@ from fluoroscope.defences.contract import (
     TrainingDefence,
     UpdateDefence,
 )
+from fluoroscope.defences.mechanism import SampledGaussian
 from fluoroscope.errors import Misconfigured
 from fluoroscope.types import NO_CLAIM, LocalTraining, PrivacyClaim, Sgd, UpdateRecord
 
@@ -69,6 +71,13 @@ class Chain:
             return NO_CLAIM
         proved = [claim for claim in claims if claim.epsilon is not None]
         return proved[0] if proved else PrivacyClaim(statement="; ".join(dict.fromkeys(c.statement for c in claims)))
+
+    def counted(self, participation: Participation) -> SampledGaussian | None:
+        """What the claim's epsilon is counted from; None where there is none, or where its part does not say."""
+        for part in self.parts:
+            if part.claim(participation).epsilon is not None:
+                return part.mechanism(participation) if isinstance(part, CountedDefence) else None
+        return None
 
 
 NO_DEFENCE = Chain()

@@ -6,9 +6,10 @@ from typing import ClassVar
 
 import torch
 
-from fluoroscope.defences.accounting import DELTA, epsilon, gaussian
+from fluoroscope.defences.accounting import DELTA
 from fluoroscope.defences.clipping import clipped
 from fluoroscope.defences.contract import Participation, dp_claim, sent
+from fluoroscope.defences.mechanism import SampledGaussian
 from fluoroscope.defences.range_checks import FORMER, check_gaussian
 from fluoroscope.defences.registry import DEFENCES
 from fluoroscope.errors import Misconfigured
@@ -47,9 +48,13 @@ class ClipAndNoise:
         check_gaussian(self.clip_norm, self.noise_multiplier, self.delta)
 
     def claim(self, participation: Participation) -> PrivacyClaim:
+        spent = self.mechanism(participation).epsilon(self.delta)
+        told = "local DP for all images of a client at once, of its update; how many they are counts as public"
+        return dp_claim(spent, self.delta, "client", "replace", "local", told)
+
+    def mechanism(self, participation: Participation) -> SampledGaussian:
         # Any two clipped updates are at most 2 clip_norm apart: the server sees one client's by itself.
-        spent = epsilon(gaussian(self.noise_multiplier / 2, participation.rounds), self.delta)
-        return dp_claim(spent, self.delta, "client", "replace", "local", "local DP for all images of a client at once")
+        return SampledGaussian(self.noise_multiplier / 2, times=participation.rounds)
 
     def send(self, record: UpdateRecord, rng: torch.Generator) -> UpdateRecord:
         if record.buffers_after:

@@ -7,7 +7,8 @@ from typing import Literal, Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn
 
-from fluoroscope.types import LocalTraining, PrivacyClaim, PrivateBatch, State, UpdateRecord
+from fluoroscope.defences.mechanism import SampledGaussian
+from fluoroscope.types import LocalTraining, PrivacyClaim, PrivateBatch, Relation, State, UpdateRecord
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,8 @@ class Participation:
     """In a round."""
     share: float | None = None
     """The largest weight of a client in the server's mean; None where the server does not form a mean."""
+    open_buffers: bool = False
+    """Whether buffers that training changes, such as BatchNorm's statistics, leave the client as they are."""
 
 
 class Defence(Protocol):
@@ -28,6 +31,15 @@ class Defence(Protocol):
 
     def claim(self, participation: Participation) -> PrivacyClaim:
         """What it promises after n rounds; an epsilon comes with its unit, relation and trust (`dp_claim`)."""
+        ...
+
+
+@runtime_checkable
+class CountedDefence(Defence, Protocol):
+    """Says what its epsilon is counted from, so that canaries can test it."""
+
+    def mechanism(self, participation: Participation) -> SampledGaussian:
+        """The noise, in units of what one unit can change; of use where `claim` has an epsilon."""
         ...
 
 
@@ -123,7 +135,7 @@ def dp_claim(
     epsilon: float | None,
     delta: float,
     unit: Literal["record", "patient", "client"],
-    relation: Literal["add or remove", "replace"],
+    relation: Relation,
     trust: Literal["local", "central"],
     statement: str,
 ) -> PrivacyClaim:
@@ -131,6 +143,14 @@ def dp_claim(
     if epsilon is None:
         return PrivacyClaim(statement="not differential privacy: the noise is too small for any bound on epsilon")
     return PrivacyClaim(epsilon, delta, unit, statement, relation, trust)
+
+
+def buffers_void(how: str) -> PrivacyClaim:
+    """No claim: what is released beside the noise is not covered by it, so the release as a whole has no bound."""
+    return PrivacyClaim(
+        statement=f"not differential privacy: the network's buffers (BatchNorm's statistics) {how} without noise; put "
+        "fed-bn into the plan, or use a model without them (resnet18-gn)"
+    )
 
 
 def norm(update: Mapping[str, Tensor]) -> Tensor:

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from fluoroscope.defences.accounting import DELTA, epsilon, sampled_gaussian
-from fluoroscope.defences.contract import Participation, dp_claim
+from fluoroscope.defences.accounting import DELTA
+from fluoroscope.defences.contract import Participation, buffers_void, dp_claim
+from fluoroscope.defences.mechanism import SampledGaussian
 from fluoroscope.defences.range_checks import FORMER, check_gaussian
 from fluoroscope.defences.registry import DEFENCES
 from fluoroscope.errors import Unsupported
@@ -52,13 +53,19 @@ class DpSgd:
     def claim(self, participation: Participation) -> PrivacyClaim:
         if not self.noise_multiplier:
             return PrivacyClaim(statement="not differential privacy: there is no noise")
+        if participation.open_buffers:
+            return buffers_void("are sent")
+        spent = self.mechanism(participation).epsilon(self.delta)
+        # Rate, steps and divisor follow from the number of images, which the server is told anyway, to weigh the update
+        # by. So neighbours have the same number, and one image's clipped gradient is zero in one of them: then they
+        # share rate, steps, divisor and noise, also where a client has fewer images than a batch (opacus#571, #819).
+        told = "DP-SGD, for an image, of the client's update; the number of images counts as public"
+        return dp_claim(spent, self.delta, "record", "zero-out", "local", told)
+
+    def mechanism(self, participation: Participation) -> SampledGaussian:
         training = participation.training
         # An image enters each step with probability batch / images.
-        event = sampled_gaussian(self.noise_multiplier, _rate(training), training.steps * participation.rounds)
-        spent = epsilon(event, self.delta)
-        # Rate, steps and divisor follow from the number of images: an image may be absent, and the number is known.
-        told = "DP-SGD, for an image; the number of images counts as public"
-        return dp_claim(spent, self.delta, "record", "add or remove", "local", told)
+        return SampledGaussian(self.noise_multiplier, _rate(training), training.steps).over(participation.rounds)
 
     def check(self, model: nn.Module) -> None:
         from opacus.validators import ModuleValidator  # Opacus' import sets up logging: only where it is used

@@ -19,17 +19,28 @@ def forms_mean(task: Task) -> bool:
     return _is_mean(_strategy(task))
 
 
-def claimed(task: Task, training: LocalTraining, rounds: int) -> PrivacyClaim:
-    """The claim for a client that has trained like this in so many rounds."""
-    held = sorted(len(client.train) for client in task.clients)
-    sampled = max(1, int(len(held) * task.plan.strategy.fraction))
-    # The largest client among the smallest others: no cohort gives anyone more weight.
-    largest = held[-1] / (held[-1] + sum(held[: sampled - 1]))
+def participation(task: Task, training: LocalTraining, rounds: int) -> Participation:
+    """How a client that trains like this takes part in so many rounds, in the company that weighs it most."""
     strategy, cohort = _strategy(task), task.defence.cohort
     # Noise on the mean makes all that an optimiser at the server does with it post-processing; a median is no mean.
     early = cohort is not None and cohort.before_optimiser and isinstance(strategy, FedAvgM | FedOpt)
-    share = largest if early or _is_mean(strategy) else None
-    return task.defence.claim(Participation(training, rounds, sampled, share))
+    images = heaviest_cohort(task)
+    share = images[0] / sum(images) if early or _is_mean(strategy) else None
+    open_buffers = bool(task.moving_buffers) and not task.defence.withholds_statistics
+    return Participation(training, rounds, len(images), share, open_buffers)
+
+
+def heaviest_cohort(task: Task) -> list[int]:
+    """The images of each client of a round: the largest among the smallest others. No cohort gives anyone more
+    weight."""
+    held = sorted(len(client.train) for client in task.clients)
+    sampled = max(1, int(len(held) * task.plan.strategy.fraction))
+    return [held[-1], *held[: sampled - 1]]
+
+
+def claimed(task: Task, training: LocalTraining, rounds: int) -> PrivacyClaim:
+    """The claim for a client that has trained like this in so many rounds."""
+    return task.defence.claim(participation(task, training, rounds))
 
 
 def rounds_within_budget(task: Task) -> int:

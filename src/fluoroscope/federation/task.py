@@ -20,6 +20,7 @@ from fluoroscope.federation.settings import build_defences, build_part
 from fluoroscope.federation.strategies import build_strategy, proximal_mu
 from fluoroscope.federation.training_record import loss_of
 from fluoroscope.models import Architecture, ImportedNetwork
+from fluoroscope.models.modes import moving_buffers
 from fluoroscope.rng import derive, generator
 from fluoroscope.types import (
     Adam,
@@ -95,6 +96,13 @@ class Task:
     @cached_property
     def buffer_names(self) -> frozenset[str]:
         return frozenset(name for name, _ in self.model.named_buffers() if name in self.model.state_dict())
+
+    @cached_property
+    def moving_buffers(self) -> frozenset[str]:
+        """Those that a pass of training changes, such as BatchNorm's statistics; a constant is none of them."""
+        training = self.training(2, 2, 1, self.plan.training.lr)
+        shape = (2, *self.images.batch.images.shape[1:])
+        return moving_buffers(self.model, training, torch.rand(shape, generator=generator(0, "probe")))
 
     @property
     def initial_state(self) -> dict[str, Tensor]:
@@ -208,12 +216,13 @@ def load_task(plan: Plan) -> Task:
 def forget_tasks() -> None:
     """Load again next time: the images behind a plan may have changed."""
     _load_task.cache_clear()
+    _load_images.cache_clear()
 
 
 @lru_cache(maxsize=4)
 def _load_task(plan_json: str) -> Task:
     plan = Plan.model_validate_json(plan_json)
-    images = _load_images(plan.data, plan.seed if plan.data.seed is None else plan.data.seed)
+    images = _load_images(plan.data.model_dump_json(), plan.seed if plan.data.seed is None else plan.data.seed)
     settings, own = plan.partition.settings, {site.name: site.batch_size for site in plan.data.site if site.batch_size}
     partition = divide(images, plan.partition.name, {**settings, "batch_sizes": own} if own else settings, plan.seed)
     if plan.training.loss == "multi-label":  # after the split, which balances labels as they are written
@@ -239,7 +248,9 @@ def _check_training(task: Task) -> None:
         training.check_frozen(name for name, _ in task.model.named_parameters())
 
 
-def _load_images(data: DataPlan, seed: int) -> ImageSet:
+@lru_cache(maxsize=1)  # an audit has many federations of one set of images
+def _load_images(data_json: str, seed: int) -> ImageSet:
+    data = DataPlan.model_validate_json(data_json)
     request = Request(data.size, data.channels, data.images, seed, data.skip_bad, data.burn_in, data.folders)
     if not data.site:
         return load(data.source, request)

@@ -15,13 +15,19 @@ FORMAT: Final = 2
 NO_DEFENCE = "none"
 GUARD = "guard"
 """Stops a threat beside any setting: the clients look at a model before they train it."""
-Kind = Literal["federation", "reconstruction", "crafted-model", "guard", "client-inference", "membership", "source"]
+Kind = Literal[
+    "federation", "reconstruction", "crafted-model", "guard", "client-inference", "membership", "source",
+    "label-counts", "metrics", "claim",
+]  # fmt: skip
 Status = Literal["done", "gave up", "failed", "left out"]
 """`gave up`: the attack ran and says itself that it found nothing to work on. That is no result."""
 End = Literal["low", "high"]
 Level = Literal["leaks", "holds", "unclear", "not tested"]
 Attacked = Literal["recorded update", "stand-ins"]
 """What a curious server attacked: the update that left the client, or updates of other patients in its place."""
+
+Role = Literal["best", "runner-up"]
+"""What the rehearsal said of an attack that was then played."""
 
 
 class _Part(BaseModel):
@@ -172,6 +178,23 @@ class GuardVerdict(_Part):
     reasons: tuple[str, ...] = ()
 
 
+class RehearsedAttack(_Part):
+    """One attack that `auto` could choose: how it did on clients simulated from public images, or why it did not."""
+
+    attack: str
+    applies: bool
+    reason: str | None = None
+    """Why it does not apply, gave up or was left out, or how it was cut."""
+    role: Role | None = None
+    """None: it was not played on the real update."""
+    leak: Score | None = None
+    """In the rehearsal; so are the next two."""
+    told_apart: Score | None = None
+    p_value: float | None = None
+    played: Score | None = None
+    """Its leak on the real victims."""
+
+
 class Finding(_Part):
     """What one cell found, as its `run` returns it and the store of cells keeps it. Keys of other versions are refused:
     such a cell is run again."""
@@ -187,6 +210,8 @@ class Finding(_Part):
     attacked: Attacked | None = None
     gave_up: str | None = None
     """Why an attack had nothing to say of some victims; `scores` say of how many. Without other scores: of all."""
+    rehearsed: tuple[RehearsedAttack, ...] = ()
+    """Where the attack was chosen by rehearsal: all that there are."""
 
 
 class Cell(_Part):
@@ -206,6 +231,8 @@ class Cell(_Part):
     curves: dict[str, Curve] = Field(default_factory=dict)
     gallery: tuple[Shown, ...] = ()
     verdicts: tuple[GuardVerdict, ...] = ()
+    rehearsed: tuple[RehearsedAttack, ...] = ()
+    """Where the attack was chosen by rehearsal: all that there are."""
 
 
 class Findings(_Part):

@@ -90,14 +90,44 @@ METRICS = (
     Metric("auc", "AUC", "area under the ROC curve; a coin reaches a half", _INFERENCE, True, in_words=_RIGHT),
     Metric("loss", "Loss", "the model's loss on the test images", ("federation",), None),
     Metric("epsilon", "ε", "privacy spent; smaller is stronger", ("federation",), True, ".3g"),
+    Metric("epsilon", "ε of a round", "claimed for one round: an upper bound", ("claim",), None, ".3g"),
+    Metric("epsilon_lower", "ε proved", "what canaries prove of one round at 95 %, if the noise is drawn as claimed, "
+           "of whatever size: ε is at least this. Above the ε of a round, the defence does not do what it says",
+           ("claim",), True, ".3g"),
+    Metric("epsilon_lower_any", "ε proved of any mechanism", "the same without any assumption on the noise; few games "
+           "prove little", ("claim",), True, ".3g"),
+    Metric("reconstruction_bound", "Told apart at most", "how often any reconstruction from one round can be told "
+           "apart from other patients, by the claim", ("claim",), None),
     Metric("advantage", "Advantage", "true positives less false positives at the best threshold; guessing reaches 0",
            _INFERENCE, True),
-    Metric("p_value", "p-value", "how often guessing alone would reach such an AUC", _INFERENCE, None),
+    Metric("p_value", "p-value", "how often guessing alone would do as well", _INFERENCE, None),
     Metric("rate", "Recovery rate", "share of a batch that is read out of the update", ("crafted-model", "guard"),
            True),
     Metric("recovered", "Recovered", "images read out of the update", ("crafted-model", "guard"), True, ".0f"),
     Metric("psnr", "PSNR", "likeness of what was read out and its original", ("crafted-model",), True, ".1f", "dB"),
     Metric("wrong", "Wrong", "images read out that are none of the client's", ("crafted-model",), None, ".0f"),
+    Metric("tpr", "True positives", "share of the members that are found while at most the stated share of the others "
+           "is accused", ("membership",), True),
+    Metric("fpr", "False positives allowed", "share of the non-members that may be accused: a hundredth, or the least "
+           "that their number allows", ("membership",), None),
+    Metric("members", "Members", "images asked about that were trained on; as many others were not", ("membership",),
+           None, ".0f"),
+    Metric("records", "Records", "images asked about", ("source",), None, ".0f"),
+    Metric("p_value", "p-value", "how often guesses dealt at random would be as near", ("label-counts",), None),
+    Metric("gain", "Gain over the public mix", "how much nearer the guessed shares of the classes are to a client's "
+           "than the shares among public images; 0 or less: nothing was learned", ("label-counts",), True),
+    Metric("error", "Error of the shares", "mean absolute error of the guessed share of a class", ("label-counts",),
+           False),
+    Metric("error_public", "Error of the public mix", "the same of the shares among public images: what the attacker "
+           "knows without an update", ("label-counts",), None),
+    Metric("error_clients", "Error of the shares, clients", "the same of the recorded updates alone, without the "
+           "stand-ins", ("label-counts",), False),
+    Metric("visible", "Metrics in the clear", "numbers that a client tells the server of its own images in a round, "
+           "beside its update", ("metrics",), True, ".0f"),
+    Metric("counted", "Exact number of images", "clients that tell how many images they train on", ("metrics",), True,
+           ".0f"),
+    Metric("single", "Loss of one patient", "clients with one training image: the loss that they tell is that "
+           "patient's", ("metrics",), True, ".0f"),
     Metric("refused", "Refused", "clients that refused the model", ("guard",), False, ".0f"),
     Metric("clients", "Clients", "clients that were asked", ("guard",), None, ".0f"),
 )  # fmt: skip
@@ -109,6 +139,7 @@ LEAKS: dict[Kind, tuple[str, ...]] = {
     "client-inference": ("auc",),
     "membership": ("auc", "accuracy"),
     "source": ("auc", "accuracy"),
+    "label-counts": ("gain",),
 }
 """The scores of each kind of attack that are compared between defences."""
 
@@ -120,6 +151,9 @@ KINDS: dict[Kind, str] = {
     "client-inference": "Client inference",
     "membership": "Membership",
     "source": "Source",
+    "label-counts": "Label counts",
+    "metrics": "Clients' metrics",
+    "claim": "Claim",
 }
 
 ATTACKED: dict[Attacked, str] = {

@@ -2,9 +2,11 @@
 
 import copy
 
+import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from fluoroscope.rng import seeded_globals
 from fluoroscope.types import LocalTraining, Normalisation, State
 
 
@@ -33,6 +35,16 @@ def trained_names(network: nn.Module, training: LocalTraining) -> list[str]:
 def named_buffers(network: nn.Module, state: State) -> dict[str, Tensor]:
     """Copies of the buffers that a pass may change. Those that no state dict holds are the network's own."""
     return {name: state.get(name, value).detach().clone() for name, value in network.named_buffers()}
+
+
+def moving_buffers(model: nn.Module, training: LocalTraining, images: Tensor) -> frozenset[str]:
+    """The buffers of numbers that a client's pass over `images` changes: what leaves beside its update."""
+    network = client_mode(model, training)
+    before = {name: value.clone() for name, value in network.named_buffers() if value.is_floating_point()}
+    with torch.no_grad(), seeded_globals(0):  # dropout knows no other generator
+        network(images)
+    after = dict(network.named_buffers())
+    return frozenset(name for name, value in before.items() if not torch.equal(value, after[name]))
 
 
 class _Normalise:

@@ -13,6 +13,7 @@ from fluoroscope.report.embedded import data_uri
 from fluoroscope.report.officer import claim
 from fluoroscope.report.page import Section, Table
 from fluoroscope.report.parts import Folded, Galleries, Gallery, Multiples, Stage, Viewer
+from fluoroscope.report.rehearsed import rehearsed
 from fluoroscope.report.traced import NOTHING, Traced
 from fluoroscope.report.view import PLACES, Placed, View, attacked_in_words, differing, leakiest
 
@@ -26,6 +27,7 @@ def engineer(view: View, with_timing: bool) -> list[Section]:
     made = [
         _by_defence(view),
         _reconstruction(view),
+        rehearsed(view),
         _galleries(view),
         _attacks(view, "Crafted models", "What a server that changes the model reads out of one update.",
                  "crafted-model"),
@@ -34,6 +36,10 @@ def engineer(view: View, with_timing: bool) -> list[Section]:
         _attacks(view, "Client inference", "Whether a hospital can tell that another takes part.", "client-inference"),
         _attacks(view, "Membership and source", "Whether the model tells that an image was trained on, and by whom.",
                  "membership", "source"),
+        _attacks(view, "Label counts", "How well the server tells from an update how many of a client's images have "
+                 "which label.", "label-counts"),
+        _attacks(view, "What clients tell", "Numbers that every client sends in the clear beside its update.",
+                 "metrics"),
         _tsne(view),
         _every_cell(view),
         _origin(view),

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -40,12 +41,17 @@ class AttackDied(FluoroscopeError):
     """The process of an attack ended before the attack did."""
 
 
+class TookTooLong(AttackDied):
+    """An attack was not done when its time was."""
+
+
 def run_isolated(
     attack: Attack,
     observations: Sequence[Observation],
     rng: torch.Generator,
     on_iteration: Callable[[int, int], None] = lambda iteration, iterations: None,
     checkpoint: Checkpoint | None = None,
+    seconds: float | None = None,
 ) -> list[Reconstruction]:
     """Run the attack in a fresh process that has the observations only, on as many threads as this one.
 
@@ -59,12 +65,14 @@ def run_isolated(
         on_iteration: called here, with how many iterations of how many are done.
         checkpoint: where a killed attack resumes. The process has a copy of it; what it writes is brought over after
             every iteration.
+        seconds: after which the process is ended; None waits for as long as it takes.
 
     Returns:
         A guess for each observation, on the CPU.
 
     Raises:
         AttackDied: the process was killed or left without a word.
+        TookTooLong: the seconds were over before the attack was.
         Unsupported: the attack does not apply, or something that it is given cannot be pickled.
     """
     every_seconds = None if checkpoint is None else checkpoint.every_seconds
@@ -81,15 +89,41 @@ def run_isolated(
             stdin=subprocess.PIPE,  # its end tells the process that we are gone
             stdout=subprocess.PIPE,
         )
+        limit = _Limit(process, seconds)
         try:
             return _followed(process, getattr(attack, "name", type(attack).__name__), on_iteration, kept)
+        except AttackDied as problem:
+            if limit.over:
+                raise TookTooLong(f"it was stopped after {seconds:.0f} s.") from problem
+            raise
         finally:
+            limit.cancel()
             process.kill()
             process.wait()
             kept.bring_over()
             for pipe in (process.stdin, process.stdout):
                 assert pipe is not None
                 pipe.close()
+
+
+class _Limit:
+    """Ends a process that takes too long."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]", seconds: float | None) -> None:
+        self.over = False
+        self._process = process
+        self._timer = None if seconds is None else threading.Timer(seconds, self._end)
+        if self._timer is not None:
+            self._timer.daemon = True
+            self._timer.start()
+
+    def cancel(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _end(self) -> None:
+        self.over = True
+        self._process.kill()
 
 
 class _Kept:

@@ -1,8 +1,8 @@
 """One attack on one recorded update: what the attacker saw, its guess, and the scores where the truth is at hand."""
 
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ from torch import Tensor
 
 from fluoroscope.attacks import Attack
 from fluoroscope.attacks.common.checkpoint import Checkpoint
+from fluoroscope.defences import Chain
 from fluoroscope.errors import BadInput, FluoroscopeError, Unsupported
 from fluoroscope.federation.plan import parse_plan
 from fluoroscope.federation.store import RecordStore
@@ -17,10 +18,20 @@ from fluoroscope.federation.task import Task, load_task
 from fluoroscope.rng import generator
 from fluoroscope.scenarios.curious_server import THREAT, seen_by, to_device, with_known_labels
 from fluoroscope.scenarios.isolation import run_isolated
+from fluoroscope.scenarios.public_set import public_set
+from fluoroscope.scenarios.rehearsal import Rehearsal, rehearse
 from fluoroscope.scores.reconstruction import ImageScore, score
 from fluoroscope.threat_models import THREATS
 from fluoroscope.threat_models.needs import missing
-from fluoroscope.types import Capability, Observation, PrivateBatch, Reconstruction, UpdateRecord
+from fluoroscope.types import (
+    Capability,
+    Knowledge,
+    LabelledImages,
+    Observation,
+    PrivateBatch,
+    Reconstruction,
+    UpdateRecord,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +45,10 @@ class Evidence:
     """The mean of the partition's auxiliary images."""
     why_not: str
     """Why truth or prior are missing; empty where both are there."""
+    public: LabelledImages | None = None
+    """The partition's auxiliary images, or others in their place."""
+    defence: Chain | None = None
+    """As the plan has it; None where the plan's images are not at hand."""
 
     @property
     def client(self) -> str:
@@ -100,7 +115,29 @@ def gather(folder: Path, server_round: int | None, client: str | None) -> Eviden
         return Evidence(record, None, None, f"{task.images.name} no longer holds the images of this run.")
     prior = task.public_mean
     why_not = "" if prior is not None else "the partition has no auxiliary images: set partition.auxiliary in the plan."
-    return Evidence(record, _truth(task, client), prior, why_not)
+    return Evidence(record, _truth(task, client), prior, why_not, task.public_images, task.defence)
+
+
+def with_public(evidence: Evidence, source: str, seed: int) -> Evidence:
+    """The same for an attacker who has other public images than the plan's; its prior is their mean."""
+    public = public_set(source, evidence.record.network, evidence.record.training, seed)
+    return replace(evidence, public=public, prior=public.images.mean(0))
+
+
+def rehearse_for(
+    evidence: Evidence,
+    granted: Iterable[Capability],
+    attacks: Mapping[str, Attack],
+    seed: int,
+    on_progress: Callable[[int, int], None],
+) -> Rehearsal:
+    """Which of the attacks a curious server would choose against this record. The truth has no part in it."""
+    if evidence.public is None:
+        raise Unsupported(f"auto rehearses on public images: give some with --public. {evidence.why_not}".rstrip())
+    if Capability.LABELS in set(granted):
+        raise Unsupported("auto chooses without the true labels: leave --grant labels out, or name an attack.")
+    seen = _seen(evidence, THREATS.get(THREAT).granted(*granted), None)
+    return rehearse(seen, attacks, seed, on_progress=on_progress)
 
 
 def attack_record(
@@ -124,9 +161,11 @@ def attack_record(
         if evidence.truth is None:
             raise Unsupported(f"the true labels cannot be granted: {evidence.why_not}")
         labels, attack = evidence.truth.labels, with_known_labels(attack)
+    if evidence.public is None and Capability.PUBLIC_IMAGES in attack.needs:
+        raise Unsupported(f"{name} learns from public images: give some with --public. {evidence.why_not}".rstrip())
     if evidence.prior is None and Capability.PRIOR in attack.needs:
         raise Unsupported(f"{name} starts from a public prior, but {evidence.why_not}")
-    seen = to_device(seen_by(evidence.record, knowledge, evidence.prior, labels), device)
+    seen = to_device(_seen(evidence, knowledge, labels), device)
     began = time.perf_counter()
     kept = Checkpoint(checkpoint, every_seconds=15)
     (guess,) = run_isolated(attack, [seen], generator(seed, "attack"), on_iteration, kept)
@@ -134,6 +173,11 @@ def attack_record(
     truth = evidence.truth
     scores = [] if truth is None else score(guess.images.cpu(), truth.images, evidence.prior)
     return Attacked(name, seed, evidence, seen, guess, scores, seconds)
+
+
+def _seen(evidence: Evidence, knowledge: Knowledge, labels: Tensor | None) -> Observation:
+    seen = seen_by(evidence.record, knowledge, evidence.prior, labels)
+    return replace(seen, public_images=evidence.public, defence=evidence.defence)
 
 
 def _truth(task: Task, client: str) -> PrivateBatch:

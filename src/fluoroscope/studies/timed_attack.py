@@ -12,9 +12,14 @@ from fluoroscope.types import Observation, Reconstruction
 
 
 def timed_attack(
-    attack: Attack, seen: Sequence[Observation], rng: torch.Generator, context: CellContext
+    attack: Attack,
+    seen: Sequence[Observation],
+    rng: torch.Generator,
+    context: CellContext,
+    checkpoint: Checkpoint | None = None,
 ) -> tuple[list[Reconstruction], float]:
-    """The guesses, and how long they took."""
+    """The guesses, and how long they took; `checkpoint` in the place of the cell's own."""
     began = time.perf_counter()
-    guesses = attack.run(seen, rng, lambda i, n: context.on_progress((i + 1) / n), Checkpoint(context.checkpoint))
+    kept = checkpoint or Checkpoint(context.checkpoint)
+    guesses = attack.run(seen, rng, lambda i, n: context.on_progress((i + 1) / n), kept)
     return guesses, time.perf_counter() - began

@@ -18,9 +18,14 @@ THREATS_IN_WORDS: dict[str, Words] = {
         "assumed": [
             "Follows the protocol, and looks at what it is sent.",
             "Knows the network, the training configuration and how many images each hospital has.",
-            "Owns public images of the same kind, whose mean is its first guess.",
+            "Knows which defence a hospital uses and how it is set, not what it draws at random.",
+            "Owns public images of the same kind: their mean is its first guess, and it rehearses rounds on them.",
         ],
-        "can": ["See one hospital's update by itself, with its BatchNorm statistics where they are sent."],
+        "can": [
+            "See one hospital's update by itself, with its BatchNorm statistics where they are sent.",
+            "Play that hospital's rounds again and again on public images, behind the same defence.",
+            "Read the number of images and the loss that every hospital sends with its update.",
+        ],
         "cannot": ["Change the model or the protocol.", "See the images or the labels."],
     },
     "malicious-server": {

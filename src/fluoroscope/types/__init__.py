@@ -4,7 +4,7 @@ from fluoroscope.types.images import ClientSplit, ImageSet, LabelledImages, Part
 from fluoroscope.types.losses import BinaryCrossEntropy, CrossEntropy, CustomLoss, Loss
 from fluoroscope.types.network import LiveNetwork, Network, blueprint
 from fluoroscope.types.optimisers import Adam, AdamW, LocalOptimiser, OneGradient, Sgd
-from fluoroscope.types.records import NO_CLAIM, PrivacyClaim, RoundView, State, UpdateRecord
+from fluoroscope.types.records import NO_CLAIM, PrivacyClaim, Relation, RoundView, State, UpdateRecord
 from fluoroscope.types.threat_model import Capability, Knowledge, Observation, Reconstruction, StackedDefences
 from fluoroscope.types.training import LocalTraining, Normalisation
 
@@ -32,6 +32,7 @@ __all__ = [
     "PrivacyClaim",
     "PrivateBatch",
     "Reconstruction",
+    "Relation",
     "RoundView",
     "Sgd",
     "Skipped",

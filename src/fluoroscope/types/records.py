@@ -13,6 +13,9 @@ from fluoroscope.types.training import LocalTraining
 
 State = Mapping[str, Tensor]
 """Tensors by name, as in a state dict."""
+Relation = Literal["add or remove", "replace", "zero-out"]
+"""Two data sets are neighbours where one has a unit more; where a unit is another; or where a unit adds nothing, while
+their number stays: what depends on that number is the same for both (zero-out, Kairouz et al. 2021)."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +26,7 @@ class PrivacyClaim:
     delta: float | None = None
     unit: Literal["record", "patient", "client"] | None = None
     statement: str = "not differential privacy"
-    relation: Literal["add or remove", "replace"] | None = None
+    relation: Relation | None = None
     """The neighbouring relation: which two data sets epsilon cannot tell apart."""
     trust: Literal["local", "central"] | None = None
     """local holds against the server too (local DP); central trusts it with every update (central DP)."""

@@ -109,6 +109,14 @@ def test_a_shadow_holds_its_candidates_and_fills_up_from_the_pool():
         assert torch.equal(made.images.flatten().long(), made.labels)
 
 
+def test_a_small_pool_comes_again():
+    rng = torch.Generator().manual_seed(0)
+    candidates = LabelledImages(torch.zeros(4, 1, 1, 1), torch.zeros(4, dtype=torch.int64))
+    pool = LabelledImages(torch.ones(3, 1, 1, 1), torch.arange(3))
+    (made,) = shadow_sets(candidates, pool, torch.zeros(1, 4, dtype=torch.bool), 8, rng)
+    assert sorted(made.labels.bincount().tolist()) == [2, 3, 3]
+
+
 def test_what_cannot_be_played_is_said():
     rng = torch.Generator().manual_seed(0)
     with pytest.raises(Misconfigured, match="not 5"):

@@ -32,6 +32,11 @@ def client(network: Network, state: State, training: LocalTraining, defence: Cha
     return train
 
 
+def told_defence(observation: Observation) -> Chain:
+    """The victim's defence, where the attacker is told it (Kerckhoffs); otherwise none."""
+    return NO_DEFENCE if observation.defence is None else Chain(observation.defence.parts)
+
+
 def halves(candidates: int, shadows: int, rng: torch.Generator) -> Tensor:
     """(shadows, candidates), bool: a random half and the other half by turns, so each candidate is in half of them."""
     if shadows < 4 or shadows % 2:
@@ -51,15 +56,19 @@ def nowhere(candidates: int, shadows: int, rng: torch.Generator) -> Tensor:
 def shadow_sets(
     candidates: LabelledImages, pool: LabelledImages, inside: Tensor, images: int, rng: torch.Generator
 ) -> Iterator[LabelledImages]:
-    """For each shadow the candidates that are in it, filled up to the victim's number of `images` from the pool."""
+    """For each shadow the candidates that are in it, filled up to the victim's number of `images` from the pool.
+
+    Where the pool is too small its images come again: a shadow must take as many steps as the victim.
+    """
     for chosen in inside:
         missing = images - int(chosen.sum())
-        if not 0 <= missing <= len(pool):
+        if missing < 0 or (missing and not len(pool)):
             raise Misconfigured(
                 f"a shadow of {images} images cannot hold {int(chosen.sum())} candidates and {missing} of the "
                 f"{len(pool)} images in the pool; ask of fewer candidates, or give a larger pool."
             )
-        filling = torch.randperm(len(pool), generator=rng)[:missing]
+        times = -(-max(1, missing) // max(1, len(pool)))
+        filling = torch.cat([torch.randperm(len(pool), generator=rng) for _ in range(times)])[:missing]
         yield LabelledImages(
             torch.cat([candidates.images[chosen], pool.images[filling]]),
             torch.cat([candidates.labels[chosen], pool.labels[filling]]),
@@ -74,15 +83,16 @@ class ClientShadows:
 
     shadows: int = 16
     places: Places = halves
-    defence: Chain = NO_DEFENCE
-    """What the attacker takes the victim to send behind."""
+    defence: Chain | None = None
+    """What the attacker takes the victim to send behind; None: what the observation tells, and nothing otherwise."""
 
     def play(
         self, observation: Observation, candidates: LabelledImages, pool: LabelledImages, rng: torch.Generator
     ) -> Shadows:
         """What the shadow models make of the candidates."""
         setup, model = Setup.of(observation), SeenModel.of(observation)
-        train = client(setup.network, setup.state, setup.training, self.defence)
+        defence = told_defence(observation) if self.defence is None else self.defence
+        train = client(setup.network, setup.state, setup.training, defence)
         inside = self.places(len(candidates), self.shadows, rng)
         sets = shadow_sets(candidates, pool, inside, setup.training.images, rng)
         found = [confidences(replace(model, state=train(records, rng)), candidates) for records in sets]

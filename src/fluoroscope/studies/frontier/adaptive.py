@@ -13,6 +13,7 @@ from fluoroscope.federation.run import federate
 from fluoroscope.federation.task import load_task
 from fluoroscope.report.figures import Bar, bars
 from fluoroscope.rng import generator
+from fluoroscope.scenarios.playing import shared
 from fluoroscope.scenarios.stand_ins import held_out_indices, stand_in_round
 from fluoroscope.scores.null import against_others
 from fluoroscope.scores.reconstruction import score
@@ -20,6 +21,7 @@ from fluoroscope.studies.p1.federation import STAGES, Federation, Named, Scale
 from fluoroscope.studies.study import Row, Rows, Size, Study, enter
 from fluoroscope.studies.timed_attack import timed_attack
 from fluoroscope.threat_models import THREATS, observe
+from fluoroscope.types import Capability
 
 SCALE: dict[Size, Scale] = {"small": "small-public", "paper": "paper"}
 
@@ -61,7 +63,10 @@ class Adaptive:
             record = stand_in_round(defended, state, last, victim, 1, rng, "client-9")
             public, defence = defended.public_images, defended.defence
             seen.append(observe(record, known, prior, public_images=public, defence=defence))
-        guesses, seconds = timed_attack(self.attack, seen, generator(context.seed, "adaptive", "attack"), context)
+        rng = generator(context.seed, "adaptive", "attack")
+        learned = Capability.PUBLIC_IMAGES in self.attack.needs  # then what one of them simulated serves the others
+        kept = shared(context.folder / "learned") if learned else None
+        guesses, seconds = timed_attack(self.attack, seen, rng, context, kept)
         images, truths = [guess.images for guess in guesses], [victim.images for victim in clients]
         gave_up = [bool(guess.nothing) for guess in guesses]
         found = against_others(images, truths, prior, generator(context.seed, "adaptive", "null"), gave_up=gave_up)
@@ -98,7 +103,6 @@ DEFENCES: tuple[tuple[Named, ...], ...] = (
     _noise(385.0),
     _noise(3000.0),
     _noise(10_000.0),
-    _noise(30_000.0),
     (("quantisation", (("bits", 4),)),),
     (("pruning", (("sparsity", 0.87),)),),
     (("fed-bn", ()),),
@@ -118,7 +122,7 @@ def _leak(row: Row) -> tuple[float, float, float]:
 
 
 def _cells(size: Size) -> list[Adaptive]:
-    return [Adaptive(name, defence, SCALE[size]) for defence in DEFENCES for name in ATTACKERS]
+    return [Adaptive(name, defence, SCALE[size]) for name in ATTACKERS for defence in DEFENCES]
 
 
 enter(

@@ -4,16 +4,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from fluoroscope.errors import Misconfigured
 from fluoroscope.federation.plan import Plan, parse_plan
 from fluoroscope.federation.run import federate
 from fluoroscope.federation.task import Task
 from fluoroscope.rng import generator
+from fluoroscope.scenarios.candidates import Case, matched_case
 from fluoroscope.studies.p3.federation import Trained
 from fluoroscope.studies.study import Size
-from fluoroscope.types import LabelledImages
 
 PRIVACIES: dict[str, dict[str, Any] | None] = {
     "none": None,
@@ -101,41 +98,7 @@ class Overfitted:
         return Trained(federate(plan, folder / "federations" / plan.fingerprint[:16]), plan)
 
 
-@dataclass(frozen=True, eq=False)
-class Case:
-    """What an attacker asks about, what else it has, and, for scoring alone, the answer."""
-
-    candidates: LabelledImages
-    pool: LabelledImages
-    """Images of the same kind that no client has."""
-    members: torch.Tensor
-    """(n,), bool: the truth."""
-
-
 def case(task: Task, count: int) -> Case:
     """`count` of the victim's training images and as many of each class that nobody trained on."""
-    rng, labels = generator(task.plan.seed, "p3", "candidates"), task.images.batch.labels
-    own = _shuffled(task.clients[VICTIM].train, rng)[:count]
-    held_out = _shuffled(task.partition.test, rng)
-    members, others = [], []
-    for label in sorted({int(labels[i]) for i in own}):
-        mine, theirs = ([i for i in side if int(labels[i]) == label] for side in (own, held_out))
-        fewest = min(len(mine), len(theirs))
-        members += mine[:fewest]
-        others += theirs[:fewest]
-    if not members:
-        raise Misconfigured(f"{task.images.name}: no held-out image has a class of the victim's; load more images.")
-    asked = set(others)
-    pool = [i for i in held_out if i not in asked]
-    truth = torch.arange(len(members) + len(others)) < len(members)
-    return Case(records(task, [*members, *others]), records(task, pool), truth)
-
-
-def records(task: Task, chosen: list[int]) -> LabelledImages:
-    """These images in an attacker's hands."""
-    batch = task.images.batch
-    return LabelledImages(batch.images[chosen], batch.labels[chosen])
-
-
-def _shuffled(indices: tuple[int, ...], rng: torch.Generator) -> list[int]:
-    return [indices[i] for i in torch.randperm(len(indices), generator=rng).tolist()]
+    rng = generator(task.plan.seed, "p3", "candidates")
+    return matched_case(task, task.clients[VICTIM].train, task.partition.test, count, rng)

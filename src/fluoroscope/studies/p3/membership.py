@@ -11,9 +11,10 @@ from fluoroscope.attacks.inference import INFERENCE_ATTACKS
 from fluoroscope.attacks.inference.lira import Lira
 from fluoroscope.cells import CellContext, Result
 from fluoroscope.rng import generator
+from fluoroscope.scenarios.candidates import Case, records
 from fluoroscope.scores.intervals import wilson
 from fluoroscope.scores.roc import roc, true_positives_at
-from fluoroscope.studies.p3.candidates import ATTACKER, ROUND, SCALES, VICTIM, Case, Overfitted, case, records
+from fluoroscope.studies.p3.candidates import ATTACKER, ROUND, SCALES, VICTIM, Overfitted, case
 from fluoroscope.studies.p3.federation import Trained
 from fluoroscope.studies.p3.shadow_rounds import FederationShadows, Seat
 from fluoroscope.studies.study import Size
