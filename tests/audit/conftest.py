@@ -25,7 +25,7 @@ CONTENT = {
         "clients": ["client-5"],
         "membership": ["loss"],
         "simulations": 8,
-        "inference": ["label-counts", "membership", "source", "metrics"],
+        "inference": ["label-counts", "source", "metrics"],
         "compare": [{"label": "noise", "defence": [{"name": "percentile-gaussian", "noise_scale": 1.0}]}],
     },
 }

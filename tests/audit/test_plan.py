@@ -55,6 +55,7 @@ def test_settings_are_compared_with_none_and_with_the_plan_s_own(plan):
 
 def test_every_threat_comes_first_without_a_defence_then_with_each_then_other_clients_and_rounds():
     asked = {"membership": ["loss", "lira-offline", "rmia"], "clients": ["client-4", "client-5"]}
+    asked |= {"inference": ["label-counts", "membership", "source", "metrics"]}
     plan = plan_of(rounds=2, audit=asked)
     cells = cells_of(plan)
     kinds = [(cell.kind, cell.label) for cell in cells]

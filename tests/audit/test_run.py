@@ -93,7 +93,7 @@ def test_a_reconstruction_says_what_was_attacked(done):
     found, out = done
     assert {(cell.kind, cell.attacked) for cell in found.findings.cells} == {
         ("federation", None), ("reconstruction", "stand-ins"), ("crafted-model", None), ("guard", None),
-        ("client-inference", None), ("metrics", None), ("label-counts", None), ("membership", None),
+        ("client-inference", None), ("metrics", None), ("label-counts", None),
     }  # fmt: skip
     assert {cell["kind"] for cell in findings(out)["cells"] if "attacked" in cell} == {"reconstruction"}
     assert read_findings(out).findings == found.findings, "as it was made, so it is read"

@@ -120,7 +120,8 @@ def test_granted_labels_are_known_to_the_attack(run):
 
 
 def test_a_killed_attack_goes_on(run, monkeypatch):
-    told = ["attack", "run", "--attack", "bn-only", "--set", "budget.iterations=6", "--json", "--out", "killed"]
+    once = ["--attack", "inverting-gradients", "--set", "budget.iterations=6"]
+    told = ["attack", "run", *once, "--json", "--out", "killed"]
     whole = json.loads(fluoroscope(*told[:-1], "whole", cwd=run).stdout)
     done = []
 

@@ -32,6 +32,7 @@ from fluoroscope.scores.empirical_epsilon import (
 )
 from fluoroscope.scores.identifiability import chance, identify, identify_images
 from fluoroscope.scores.intervals import bootstrap_mean, wilson
+from fluoroscope.scores.label_counts import score_mixes
 from fluoroscope.scores.legibility import Writing, cells, dot_size, legibility, read
 from fluoroscope.scores.matching import match
 from fluoroscope.scores.null import against_others
@@ -158,6 +159,7 @@ OTHERS: dict[str, Callable[[], Any]] = {
     "against_others": lambda: against_others(
         [noised(0.1)[:1], noised(0.1)[1:2]], [originals()[:1], originals()[1:2]], originals().mean(0), rng()
     ),
+    "score_mixes": lambda: score_mixes(LOGITS.softmax(1), LOGITS.flip(0).softmax(1), PUBLIC, LABELS, rng()),
     "read": lambda: read(originals()[0], WRITING, glyph),
     "dot_size": lambda: dot_size(WRITING, glyph),
     "cells": lambda: cells(WRITING, glyph),
@@ -167,6 +169,7 @@ OTHERS: dict[str, Callable[[], Any]] = {
 VALUES = torch.rand(N, generator=rng(), dtype=torch.float64)
 LABELS = torch.arange(N) % 2
 LOGITS = torch.randn((N, 2), generator=rng())
+PUBLIC = torch.tensor([0.5, 0.5])
 WRITING = Writing(("AB",), 1, 1, len(glyph("A")) + 2)
 every_score = pytest.mark.parametrize("name", SCORES)
 
