@@ -1,13 +1,12 @@
 """Attacks by name."""
 
-from collections.abc import Callable, Sequence
 from typing import Protocol
 
-import torch
+from torch import Generator
 
-from fluoroscope.attacks.common.checkpoint import Checkpoint
+from fluoroscope.attacks.common.running import Kept, Observations, OnIteration, silent
 from fluoroscope.registry import Registry
-from fluoroscope.types import Capability, Observation, Reconstruction
+from fluoroscope.types import Capability, Reconstruction
 
 
 class Attack(Protocol):
@@ -17,11 +16,7 @@ class Attack(Protocol):
     def needs(self) -> frozenset[Capability]: ...
 
     def run(
-        self,
-        observations: Sequence[Observation],
-        rng: torch.Generator,
-        on_iteration: Callable[[int, int], None] = ...,
-        checkpoint: Checkpoint | None = None,
+        self, observations: Observations, rng: Generator, on_iteration: OnIteration = silent, checkpoint: Kept = None
     ) -> list[Reconstruction]:
         """A guess for each observation. `on_iteration` is told how many iterations of how many are done.
 

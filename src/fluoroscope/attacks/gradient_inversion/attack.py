@@ -6,13 +6,14 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 from fluoroscope.attacks.common.checkpoint import Checkpoint, FileKeeper
 from fluoroscope.attacks.common.descent import Optimiser
 from fluoroscope.attacks.common.engine import Budget, Outcome, descend
 from fluoroscope.attacks.common.initialisation import Given, Initialisation, PriorImage, smooth_noise
 from fluoroscope.attacks.common.optimisers import Adam, Schedule
+from fluoroscope.attacks.common.running import Kept, Observations, OnIteration, silent
 from fluoroscope.attacks.gradient_inversion.evidence import gives_statistics
 from fluoroscope.attacks.gradient_inversion.group import grouped
 from fluoroscope.attacks.gradient_inversion.label_handling import LabelHandling, Optimised
@@ -31,9 +32,6 @@ from fluoroscope.errors import Misconfigured
 from fluoroscope.rng import generator
 from fluoroscope.threat_models.needs import require
 from fluoroscope.types import Capability, Observation, Reconstruction
-
-OnIteration = Callable[[int, int], None]
-"""(iteration, of how many)."""
 
 
 @dataclass(frozen=True)
@@ -81,11 +79,7 @@ class Inversion:
         return self.objective.needs | self.labels.needs | self.start.needs
 
     def run(
-        self,
-        observations: Sequence[Observation],
-        rng: torch.Generator,
-        on_iteration: OnIteration = lambda iteration, iterations: None,
-        checkpoint: Checkpoint | None = None,
+        self, observations: Observations, rng: Generator, on_iteration: OnIteration = silent, checkpoint: Kept = None
     ) -> list[Reconstruction]:
         """A reconstruction for every observation; those that can be vectorised together run as one computation.
 

@@ -13,6 +13,7 @@ from fluoroscope.attacks.common.descent import Optimiser
 from fluoroscope.attacks.common.engine import Budget
 from fluoroscope.attacks.common.initialisation import Given
 from fluoroscope.attacks.common.optimisers import Adam, Schedule
+from fluoroscope.attacks.common.running import OnIteration
 from fluoroscope.attacks.gradient_inversion.coarse import CoarseToFine
 from fluoroscope.attacks.gradient_inversion.objective import Objective
 from fluoroscope.attacks.gradient_inversion.simulated_clients.dispatch import client_for
@@ -22,8 +23,6 @@ from fluoroscope.types import Observation, Reconstruction
 
 if TYPE_CHECKING:
     from fluoroscope.attacks.gradient_inversion.attack import Inversion
-
-OnIteration = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)

@@ -4,19 +4,19 @@ What is linear minimises the squared error, and is blurred. The network is train
 held out, to make them more alike (SSIM); it is used only where it does so on patients that it has not seen either.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
-from fluoroscope.attacks.common.checkpoint import Checkpoint
-from fluoroscope.attacks.learned.learning import NEEDS, OnIteration, lessons
+from fluoroscope.attacks.common.running import Kept, Observations, OnIteration, silent
+from fluoroscope.attacks.learned.learning import NEEDS, lessons
 from fluoroscope.attacks.learned.ridge import Linear, guesses
 from fluoroscope.attacks.registry import ATTACKS
 from fluoroscope.errors import Unsupported
 from fluoroscope.rng import seeded_globals
-from fluoroscope.types import Capability, Observation, Reconstruction
+from fluoroscope.types import Capability, Reconstruction
 
 WINDOW = 11
 """Pixels of SSIM's window."""
@@ -40,11 +40,7 @@ class DecoderInversion:
         return NEEDS
 
     def run(
-        self,
-        observations: Sequence[Observation],
-        rng: torch.Generator,
-        on_iteration: OnIteration = lambda iteration, iterations: None,
-        checkpoint: Checkpoint | None = None,
+        self, observations: Observations, rng: Generator, on_iteration: OnIteration = silent, checkpoint: Kept = None
     ) -> list[Reconstruction]:
         """A guess for each observation."""
         found: dict[int, Reconstruction] = {}

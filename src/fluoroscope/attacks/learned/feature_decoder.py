@@ -6,16 +6,16 @@ the same network makes of public images in batches of the client's size.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Generator, Tensor
 
 from fluoroscope.attacks.closed_form.span.client import Client
 from fluoroscope.attacks.closed_form.span.target import Target
-from fluoroscope.attacks.common.checkpoint import Checkpoint
+from fluoroscope.attacks.common.running import Kept, Observations, OnIteration, silent
 from fluoroscope.attacks.common.setup import SIMULATION, Setup
 from fluoroscope.attacks.learned.public_features import public_features
 from fluoroscope.attacks.learned.ridge_regression import Ridge
@@ -24,9 +24,6 @@ from fluoroscope.digest import digest
 from fluoroscope.rng import generator
 from fluoroscope.threat_models.needs import require
 from fluoroscope.types import Capability, LabelledImages, LocalTraining, Observation, Reconstruction
-
-OnIteration = Callable[[int, int], None]
-
 
 FOLDS = 5
 FEATURES = "features"
@@ -81,11 +78,7 @@ class FeatureDecoder:
         return SIMULATION | {Capability.UPDATE, Capability.PUBLIC_IMAGES}
 
     def run(
-        self,
-        observations: Sequence[Observation],
-        rng: torch.Generator,
-        on_iteration: OnIteration = lambda iteration, iterations: None,
-        checkpoint: Checkpoint | None = None,
+        self, observations: Observations, rng: Generator, on_iteration: OnIteration = silent, checkpoint: Kept = None
     ) -> list[Reconstruction]:
         """A reconstruction per observation. It holds the images that were found, which may be fewer than there are."""
         for observation in observations:

@@ -9,6 +9,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from fluoroscope.attacks.common.checkpoint import Checkpoint
+from fluoroscope.attacks.common.running import OnIteration
 from fluoroscope.attacks.common.setup import SIMULATION, Setup
 from fluoroscope.attacks.learned.evidence import Evidence
 from fluoroscope.attacks.learned.simulated_rounds import SimulatedRounds, learnt_from, simulate
@@ -17,7 +18,6 @@ from fluoroscope.errors import Unsupported
 from fluoroscope.threat_models.needs import require
 from fluoroscope.types import Capability, Observation
 
-OnIteration = Callable[[int, int], None]
 NEEDS = SIMULATION | {Capability.PUBLIC_IMAGES, Capability.DEFENCE}
 """Of the update itself they take whatever is seen of it."""
 TICKS = 100

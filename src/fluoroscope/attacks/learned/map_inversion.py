@@ -6,19 +6,20 @@ all (`noise_model`). Without noise this is P1's matching of statistics, from coa
 known any more falls back to the public mean.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
-from fluoroscope.attacks.common.checkpoint import Checkpoint, FileKeeper
+from fluoroscope.attacks.common.checkpoint import FileKeeper
 from fluoroscope.attacks.common.engine import Budget, descend
 from fluoroscope.attacks.common.optimisers import Adam, Schedule
+from fluoroscope.attacks.common.running import Kept, Observations, OnIteration, silent
 from fluoroscope.attacks.learned.batch_statistics_model import AT_ONCE, BatchStatisticsModel
 from fluoroscope.attacks.learned.evidence import STATISTICS
 from fluoroscope.attacks.learned.image_prior import ImagePrior
-from fluoroscope.attacks.learned.learning import NEEDS, Lesson, OnIteration, lessons
+from fluoroscope.attacks.learned.learning import NEEDS, Lesson, lessons
 from fluoroscope.attacks.learned.noise_model import NoiseModel
 from fluoroscope.attacks.learned.simulated_rounds import learnt_from
 from fluoroscope.attacks.registry import ATTACKS
@@ -49,11 +50,7 @@ class MapInversion:
         return NEEDS | {Capability.BUFFERS}
 
     def run(
-        self,
-        observations: Sequence[Observation],
-        rng: torch.Generator,
-        on_iteration: OnIteration = lambda iteration, iterations: None,
-        checkpoint: Checkpoint | None = None,
+        self, observations: Observations, rng: Generator, on_iteration: OnIteration = silent, checkpoint: Kept = None
     ) -> list[Reconstruction]:
         """A guess for each observation, side by side."""
         iterations = self.budget.iterations

@@ -1,17 +1,15 @@
 """A linear inverter: from what is seen of an update straight to the images, learned on public ones."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
-from fluoroscope.attacks.common.checkpoint import Checkpoint
+from fluoroscope.attacks.common.running import Kept, Observations, OnIteration, silent
 from fluoroscope.attacks.learned.evidence import CHANGES, STATISTICS
-from fluoroscope.attacks.learned.learning import NEEDS, Lesson, OnIteration, lessons
+from fluoroscope.attacks.learned.learning import NEEDS, Lesson, lessons
 from fluoroscope.attacks.learned.ridge_regression import Deviations, Directions, Ridge
 from fluoroscope.attacks.registry import ATTACKS
-from fluoroscope.types import Capability, Observation, Reconstruction
+from fluoroscope.types import Capability, Reconstruction
 
 SCALINGS: dict[str, type[Deviations] | type[Directions]] = {STATISTICS: Deviations, CHANGES: Directions}
 
@@ -31,11 +29,7 @@ class RidgeInversion:
         return NEEDS
 
     def run(
-        self,
-        observations: Sequence[Observation],
-        rng: torch.Generator,
-        on_iteration: OnIteration = lambda iteration, iterations: None,
-        checkpoint: Checkpoint | None = None,
+        self, observations: Observations, rng: Generator, on_iteration: OnIteration = silent, checkpoint: Kept = None
     ) -> list[Reconstruction]:
         """A guess for each observation; those of one kind of client are learned for together."""
         found: dict[int, Reconstruction] = {}

@@ -1,15 +1,14 @@
 """R-GAP as an attack: a closed form, so there is nothing to draw, to iterate or to resume."""
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 from torch.func import functional_call, grad
 
 from fluoroscope.attacks.closed_form.rgap.recover import recover
-from fluoroscope.attacks.common.checkpoint import Checkpoint
 from fluoroscope.attacks.common.gradients import is_exact
+from fluoroscope.attacks.common.running import Kept, Observations, OnIteration, silent
 from fluoroscope.attacks.common.setup import SIMULATION, Setup
 from fluoroscope.attacks.gradient_inversion.distances import Cosine
 from fluoroscope.attacks.gradient_inversion.evidence import direction
@@ -28,11 +27,7 @@ class RGap:
         return SIMULATION | {Capability.UPDATE}
 
     def run(
-        self,
-        observations: Sequence[Observation],
-        rng: torch.Generator,
-        on_iteration: Callable[[int, int], None] = lambda iteration, iterations: None,
-        checkpoint: Checkpoint | None = None,
+        self, observations: Observations, rng: Generator, on_iteration: OnIteration = silent, checkpoint: Kept = None
     ) -> list[Reconstruction]:
         """Every observation by itself, in a fraction of a second."""
         found = []

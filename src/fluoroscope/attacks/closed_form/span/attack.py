@@ -1,27 +1,26 @@
 """The attack: from an observation to its images, by way of their features."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 from fluoroscope.attacks.closed_form.span.client import Client, ShowsNothing
 from fluoroscope.attacks.closed_form.span.pixels import FeatureObjective, Weights
-from fluoroscope.attacks.common.checkpoint import Checkpoint, FileKeeper
+from fluoroscope.attacks.common.checkpoint import FileKeeper
 from fluoroscope.attacks.common.engine import Budget, Outcome, descend
 from fluoroscope.attacks.common.initialisation import PriorImage, smooth_noise
 from fluoroscope.attacks.common.optimisers import Adam, Schedule
+from fluoroscope.attacks.common.running import Kept, Observations, OnIteration, silent
 from fluoroscope.attacks.gradient_inversion.coarse import CoarseToFine
 from fluoroscope.attacks.registry import ATTACKS
 from fluoroscope.digest import digest
 from fluoroscope.rng import generator
 from fluoroscope.threat_models.needs import require
 from fluoroscope.types import Capability, Observation, Reconstruction
-
-OnIteration = Callable[[int, int], None]
 
 REACHED = 0.05
 """A relative misfit above this says that the descent did not reach the features: the image gets another start."""
@@ -60,11 +59,7 @@ class Span:
         )
 
     def run(
-        self,
-        observations: Sequence[Observation],
-        rng: torch.Generator,
-        on_iteration: OnIteration = lambda iteration, iterations: None,
-        checkpoint: Checkpoint | None = None,
+        self, observations: Observations, rng: Generator, on_iteration: OnIteration = silent, checkpoint: Kept = None
     ) -> list[Reconstruction]:
         """A reconstruction for every observation, one after another. It may hold fewer images than the client has."""
         for observation in observations:
