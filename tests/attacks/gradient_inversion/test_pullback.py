@@ -108,6 +108,7 @@ def test_tangent_equals_autograd(name, n, size, batchnorm):
     assert_agree(model, state_of(model), *batch(n, size))
 
 
+@pytest.mark.slow
 def test_tangent_equals_autograd_in_the_sigmoid_resnet():
     model = network("resnet18-sigmoid", 28)
     model.fc = nn.Linear(512 * 2 * 2, CLASSES)  # for 8 pixels: at 28 the double backward takes many seconds
@@ -238,7 +239,9 @@ def test_nothing_is_changed(kind):
     assert not any(value.requires_grad for value in [tape.loss, *tape.gradients.values(), *first])
 
 
-@pytest.mark.parametrize("name", ["small-cnn", "resnet18", pytest.param("resnet18-gn", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "name", ["small-cnn", *(pytest.param(each, marks=pytest.mark.slow) for each in ("resnet18", "resnet18-gn"))]
+)
 def test_float32_loses_no_more_than_autograd_does(name):
     """Over three batches: where a ReLU's input is near 0, the precisions disagree about its sign, for both alike."""
     model = network(name, 64)

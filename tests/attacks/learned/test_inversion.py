@@ -78,7 +78,7 @@ def test_without_statistics_the_ridge_reads_the_changes(public):
     assert found.leak.low > 0
 
 
-@pytest.mark.parametrize("name", ["ridge", "map-inversion"])
+@pytest.mark.parametrize("name", ["ridge", pytest.param("map-inversion", marks=pytest.mark.slow)])
 def test_several_steps_of_another_optimiser_are_simulated_as_they_are(name, public):
     found = leak(name, public, LocalTraining(AdamW(1e-3), 2, 1, epochs=2))
     assert found.leak.mean > 0
