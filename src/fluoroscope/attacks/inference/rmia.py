@@ -24,13 +24,13 @@ _LEAST = 1e-300
 
 def marginal(outside: Tensor, a: float) -> Tensor:
     """Pr(x) from models without x: the mean of those without it and, as a line through 1 estimates them, of those with
-    it, ((1 + a) Pr(x)_out + 1 - a) / 2 (Zarifzadeh et al. appendix B.2.2)."""
+    it, ((1 + a) Pr(x)_out + 1 - a) / 2 (Zarifzadeh et al., the offline variant)."""
     return ((1 + a) * outside + 1 - a) / 2
 
 
 def relative_likelihoods(x: Tensor, x_marginal: Tensor, z: Tensor, z_marginal: Tensor, gamma: float) -> Tensor:
     """The share of the population z that x exceeds: Pr_z[LR(x, z) >= gamma], (n,), with LR(x, z) =
-    (Pr(x|model) / Pr(x)) / (Pr(z|model) / Pr(z)) (Zarifzadeh et al. eq. 2 to 4)."""
+    (Pr(x|model) / Pr(x)) / (Pr(z|model) / Pr(z)) (Zarifzadeh et al., the relative likelihood ratio)."""
     ratios = (x / x_marginal)[:, None] / (z / z_marginal)[None, :]
     return (ratios >= gamma).double().mean(1)
 
