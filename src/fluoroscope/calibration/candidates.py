@@ -14,7 +14,7 @@ from fluoroscope.federation.settings import build_defences, current_names
 SECURE_AGGREGATION = "secure-aggregation"
 _NOT_SEEN = (
     "the server sees no client's update alone under it, and what attacks read is one: whether the sum leaks is what "
-    "`fluoroscope audit` asks for the malicious server. It costs no accuracy"
+    "`fluoroscope audit` asks for the malicious server. Its accuracy was not measured here"
 )
 
 
