@@ -7,15 +7,19 @@ from pathlib import Path
 
 from fluoroscope.attacks import Attack
 from fluoroscope.attacks.common.checkpoint import Checkpoint
-from fluoroscope.calibration.measured import Leak, Measured
+from fluoroscope.calibration.measured import Measured
 from fluoroscope.calibration.stage import Stage
 from fluoroscope.defences import Chain
 from fluoroscope.errors import Unsupported
 from fluoroscope.rng import generator
+from fluoroscope.scenarios.auto_attacks import iterations
 from fluoroscope.scenarios.isolation import run_isolated
 from fluoroscope.scenarios.playing import at_once, chunks, form_for, shared
 from fluoroscope.scenarios.rehearsal import Effort, Rehearsed, rehearse
-from fluoroscope.types import Observation, Reconstruction
+from fluoroscope.types import Capability, Observation, Reconstruction
+
+SHORT = 200
+"""Iterations of the longest descent that is played at every setting of a search."""
 
 
 @dataclass(frozen=True)
@@ -28,36 +32,52 @@ class Attackers:
     effort: Effort = field(default_factory=Effort)
 
 
-def measure(stage: Stage, defence: Chain, attackers: Attackers, seed: int, also: Sequence[str] = ()) -> Measured:
-    """Play the attackers on every victim behind this defence.
+def screening(attackers: Attackers, bare: Measured) -> tuple[str, ...]:
+    """Who is played at every setting of a search: all that learn the defence in short, and the best without it.
+
+    Who is named rather than chosen is played anyway. The setting that a search ends with meets everybody.
+    """
+    adapt = [name for name, attack in attackers.attacks.items() if _adapts_in_short(attack)]
+    best = [each.attack for each in bare.played]
+    return tuple(dict.fromkeys([*adapt, *best] if attackers.rehearsed else attackers.attacks))
+
+
+def measure(stage: Stage, defence: Chain, attackers: Attackers, seed: int) -> Measured:
+    """Rehearse the attackers behind this defence, and play the best two on every victim; or play those that are named.
 
     Args:
         stage: the victims.
         defence: what stands between each of them and the server; the attackers know it.
         attackers: who is rehearsed, or played.
         seed: of the victims' rounds, of what the defence draws and of the attacks.
-        also: attacks to play beside the ones that the rehearsal chooses, such as the best one without the defence.
     """
     said: dict[str, str] = {}
-    chosen = list(attackers.attacks)
+    chosen = tuple(attackers.attacks)
     if attackers.rehearsed:
         rehearsal = rehearse(stage.round_of(defence), attackers.attacks, seed, attackers.effort, run_isolated)
         said = {row.name: in_words(row) for row in rehearsal.rows}
-        applies = {row.name for row in rehearsal.rows if row.applies}
-        chosen = list(dict.fromkeys([*rehearsal.chosen, *(name for name in also if name in applies)]))
-    guesses: dict[str, list[Reconstruction]] = {name: [] for name in chosen}
-    first = stage.seen(defence, 0, seed)
+        chosen = rehearsal.chosen
     with tempfile.TemporaryDirectory(prefix="fluoroscope-calibration-") as folder:
+        found = [play(stage, defence, name, attackers.attacks[name], seed, Path(folder)) for name in chosen]
+    played = tuple(each for one in found for each in one.played)
+    return Measured(played, said | {name: words for one in found for name, words in one.rehearsed.items()})
+
+
+def play(stage: Stage, defence: Chain, name: str, attack: Attack, seed: int, folder: Path) -> Measured:
+    """One attack on every victim; what it simulates is kept in `folder`, for the next one at the same setting."""
+    guesses: list[Reconstruction] = []
+    first = stage.seen(defence, 0, seed)
+    try:
         for numbers in chunks(stage.victims, at_once(first.update or {})):  # updates are large
             shown = [stage.seen(defence, number, seed) for number in numbers]
-            for name in [name for name in chosen if name in guesses]:
-                try:
-                    guesses[name] += _guessed(attackers.attacks[name], shown, seed, shared(Path(folder)))
-                except Unsupported as problem:
-                    said[name] = f"does not apply: {problem}"
-                    del guesses[name]
-    played: list[Leak] = [stage.score(name, found, seed) for name, found in guesses.items()]
-    return Measured(tuple(played), said)
+            guesses += _guessed(attack, shown, seed, shared(folder))
+    except Unsupported as problem:
+        return Measured((), {name: f"does not apply: {problem}"})
+    return Measured((stage.score(name, guesses, seed),), {})
+
+
+def _adapts_in_short(attack: Attack) -> bool:
+    return Capability.DEFENCE in attack.needs and (iterations(attack) or 0) <= SHORT
 
 
 def in_words(row: Rehearsed) -> str:

@@ -1,16 +1,17 @@
 """Search a defence's setting by attacks, the undefended leak first; then train with it and see what it costs."""
 
 import json
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from fluoroscope.calibration.attackers import Attackers, measure
+from fluoroscope.calibration.attackers import Attackers, measure, play, screening
 from fluoroscope.calibration.candidates import Candidate, checked
 from fluoroscope.calibration.kept import Tried
 from fluoroscope.calibration.measured import Leak, Measured
-from fluoroscope.calibration.search import Search, weakest_safe
+from fluoroscope.calibration.search import Knob, weakest_safe
 from fluoroscope.calibration.stage import Stage, stage_of
 from fluoroscope.calibration.target import Target
 from fluoroscope.defences import Chain, chain
@@ -24,6 +25,8 @@ from fluoroscope.federation.task import load_task
 from fluoroscope.scenarios.auto_attacks import candidates
 
 Tell = Callable[[str], None]
+Parts = tuple[tuple[str, Mapping[str, Any]], ...]
+"""Defences by name with their settings, in the order in which an update meets them."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +36,7 @@ class Settings:
     target: Target
     attackers: Attackers
     client: str | None = None
-    victims: int = 24
+    victims: int = 48
     """Simulated clients at each setting."""
     draws: int | None = None
     """Defended updates of the real client in their place: the choice then looks at private updates."""
@@ -83,7 +86,7 @@ class Calibrated:
     trained: tuple[Point, ...] = ()
     """Those that a federation was trained with, the weakest safe one last."""
     confirmed: Point | None = None
-    """Where attacks were named: the chosen setting under all attackers that apply."""
+    """The setting that the search ended with, under all attackers that apply."""
 
     @property
     def setting(self) -> str | None:
@@ -137,7 +140,7 @@ def check(bench: Bench, candidate: Candidate) -> None:
 
 def without_defence(bench: Bench, stage: Stage, how: Settings) -> Measured:
     """What leaks as it is: where that is nothing, there is nothing to calibrate."""
-    return _measured(bench, stage, (), Chain(), how, how.attackers)
+    return _measured(bench, stage, (), load_task(bench.plan).defence, how, how.attackers)
 
 
 def calibrate(
@@ -145,48 +148,86 @@ def calibrate(
 ) -> Calibrated:
     """The weakest setting of the candidate that meets the target, trained; and `weaker` unsafe ones for a front.
 
+    Settings are screened by attackers that learn the defence, and by the best one without it. The setting that this
+    ends with meets all attackers, chosen by rehearsal there; where another one reads it, that one screens too, and the
+    search goes on.
+
     Args:
         bench: the federation.
         stage: whom the settings are tried on.
         candidate: what is searched.
-        bare: what leaks without it; its best attacker is played at every setting, whatever the rehearsal says.
+        bare: what leaks without it.
         how: what is safe, and from whom.
         weaker: settings that are not safe and are trained too.
         tell: told what is done.
     """
-    points: dict[float | None, Point] = {}
-    also = () if bare.worst is None else (bare.worst.attack,)
-
-    def ask(value: float | None, attackers: Attackers) -> Point:
-        parts = candidate.at(value)
-        found = _measured(bench, stage, parts, candidate.chain(value), how, attackers, also)
-        why_not = _why_not(found, how.target)
-        return Point(candidate.name, parts, found, not why_not, why_not)
-
-    def safe(value: float) -> bool:
-        tell(f"{candidate.name}: setting {len(points) + 1}, {value:.4g}")
-        points[value] = ask(value, how.attackers)
-        return points[value].safe
-
-    if candidate.knob is None:
-        tell(f"{candidate.name}: as it is")
-        points[None] = ask(None, how.attackers)
-        search = Search(None, ())
-        chosen: list[float | None] = [None]
+    search = _Searched(bench, stage, candidate, how, tell, list(screening(how.attackers, bare)))
+    confirmed: Point | None = None
+    if candidate.knob is None or not search.screen:
+        least = None if candidate.knob is None else candidate.knob.strong
+        search.points[least] = confirmed = search.everybody(least)
+        found: float | None = least if confirmed.safe else None
     else:
-        search = weakest_safe(candidate.knob, safe, how.precision)
-        falling = candidate.knob.strong < candidate.knob.weak
-        unsafe = sorted((v for v, point in points.items() if v is not None and not point.safe), reverse=falling)
-        chosen = [*_spread(unsafe, weaker), *([] if search.least is None else [search.least])]
+        while (found := search.least(candidate.knob)) is not None:
+            confirmed = search.everybody(found)
+            readers = [each.attack for each in confirmed.found.played if not how.target.met_by(each)]
+            new = [name for name in readers if name not in search.screen]
+            if confirmed.safe or not new or not how.attackers.rehearsed:
+                break
+            search.screen += new
+    points = search.points
+    falling = candidate.knob is not None and candidate.knob.strong < candidate.knob.weak
+    unsafe = sorted((v for v, point in points.items() if v is not None and not point.safe), reverse=falling)
     trained = []
-    for value in chosen:
+    for value in [*_spread(unsafe, weaker), *([None] if candidate.knob is None else [] if found is None else [found])]:
         tell(f"{candidate.name}: training with {'it' if value is None else f'{value:.4g}'}")
         trained.append(_priced(bench, points[value]))
-    found = Calibrated(candidate, search.least, tuple(points.values()), tuple(trained))
-    if how.attackers.rehearsed or not any(point.safe for point in trained):
-        return found
-    tell(f"{candidate.name}: all attackers at the chosen setting")
-    return replace(found, confirmed=ask(search.least, everybody(how.attackers)))
+    return Calibrated(candidate, found, tuple(points.values()), tuple(trained), confirmed)
+
+
+@dataclass(eq=False)
+class _Searched:
+    """A search under way: what was asked, and who asks."""
+
+    bench: Bench
+    stage: Stage
+    candidate: Candidate
+    how: Settings
+    tell: Tell
+    screen: list[str]
+    """The attacks that are played at every setting."""
+    points: dict[float | None, Point] = field(default_factory=dict)
+
+    def least(self, knob: Knob) -> float | None:
+        """The weakest value that is safe from those who screen."""
+        return weakest_safe(knob, self._safe, self.how.precision).least
+
+    def everybody(self, value: float | None) -> Point:
+        """The setting under all attackers, chosen by rehearsal at it."""
+        self.tell(f"{self.candidate.name}: all attackers at {'it' if value is None else f'{value:.4g}'}")
+        attackers = self.how.attackers if self.how.attackers.rehearsed else everybody(self.how.attackers)
+        found = _measured(self.bench, self.stage, self.candidate.at(value), self._chain(value), self.how, attackers)
+        return self._point(value, found)
+
+    def _safe(self, value: float) -> bool:
+        self.tell(f"{self.candidate.name}: setting {len(self.points) + 1}, {value:.4g}")
+        found = Measured((), {})
+        with tempfile.TemporaryDirectory(prefix="fluoroscope-calibration-") as folder:
+            for name in self.screen:
+                one = _played(self, value, name, Path(folder))
+                found = Measured((*found.played, *one.played), {**found.rehearsed, **one.rehearsed})
+                if any(not self.how.target.met_by(each) for each in one.played):
+                    break  # one that reads it is enough
+        self.points[value] = self._point(value, found)
+        return self.points[value].safe
+
+    def _chain(self, value: float | None) -> Chain:
+        own = load_task(self.bench.plan).defence
+        return chain(*own.parts, *self.candidate.chain(value).parts)
+
+    def _point(self, value: float | None, found: Measured) -> Point:
+        why_not = _why_not(found, self.how.target)
+        return Point(self.candidate.name, self.candidate.at(value), found, not why_not, why_not)
 
 
 def everybody(attackers: Attackers) -> Attackers:
@@ -227,27 +268,25 @@ def _why_not(found: Measured, target: Target) -> str:
 
 
 def _measured(
-    bench: Bench,
-    stage: Stage,
-    parts: tuple[tuple[str, Mapping[str, Any]], ...],
-    added: Chain,
-    how: Settings,
-    attackers: Attackers,
-    also: Sequence[str] = (),
+    bench: Bench, stage: Stage, parts: Parts, defence: Chain, how: Settings, attackers: Attackers
 ) -> Measured:
     """Measured, or read where an earlier run measured the same."""
-    own = load_task(bench.plan).defence
+    key = _key(bench, stage, parts, how, dict(attackers.attacks), attackers.rehearsed, attackers.effort)
+    return Tried(bench.out / "tried").once(key, lambda: measure(stage, defence, attackers, how.seed))
+
+
+def _played(search: _Searched, value: float, name: str, folder: Path) -> Measured:
+    """The same of one attack."""
+    stage, how = search.stage, search.how
+    attack, defence = how.attackers.attacks.get(name) or candidates()[name], search._chain(value)
+    key = _key(search.bench, stage, search.candidate.at(value), how, name, attack)
+    kept = Tried(search.bench.out / "tried")
+    return kept.once(key, lambda: play(stage, defence, name, attack, how.seed, folder))
+
+
+def _key(bench: Bench, stage: Stage, parts: Parts, how: Settings, *attackers: object) -> str:
     settings = [[name, dict(given)] for name, given in parts]
-    key = digest(
-        bench.store.header.fingerprint, stage.content, settings, dict(attackers.attacks), attackers.rehearsed,
-        attackers.effort, how.seed, list(also),
-    )  # fmt: skip
-    tried = Tried(bench.out / "tried")
-    found = tried.load(key)
-    if found is None:
-        found = measure(stage, chain(*own.parts, *added.parts), attackers, how.seed, also)
-        tried.keep(key, found)
-    return found
+    return digest(bench.store.header.fingerprint, stage.content, settings, how.seed, *attackers)
 
 
 def _priced(bench: Bench, point: Point) -> Point:

@@ -2,6 +2,7 @@
 
 import json
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,6 +30,14 @@ class Tried:
         except (OSError, ValueError, BadInput) as problem:
             _LOG.warning("%s cannot be read (%s): its setting is tried again.", path, problem)
             return None
+
+    def once(self, key: str, measure: Callable[[], Measured]) -> Measured:
+        """What was measured under this key; measured now, and kept, where it was not."""
+        found = self.load(key)
+        if found is None:
+            found = measure()
+            self.keep(key, found)
+        return found
 
     def keep(self, key: str, found: Measured) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)

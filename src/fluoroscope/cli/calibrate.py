@@ -50,7 +50,7 @@ def add_to(app: typer.Typer) -> None:
         public: Annotated[
             str | None, typer.Option(help="Public images, such as folder:PATH. [default: the plan's auxiliary ones]")
         ] = None,
-        victims: Annotated[int, typer.Option(min=4, help="Simulated clients at each setting.")] = 24,
+        victims: Annotated[int, typer.Option(min=4, help="Simulated clients at each setting.")] = 48,
         draws: Annotated[int, typer.Option(min=2, help="With --on records: defended updates at each setting.")] = 4,
         precision: Annotated[float, typer.Option(help="How near to the least safe setting; 0.5 is 50 %.")] = 0.5,
         seed: options.Seed = 0,
@@ -60,7 +60,8 @@ def add_to(app: typer.Typer) -> None:
     ) -> None:
         """Find the least noise that is safe: attack simulated clients under it, then train with it.
 
-        Every setting is attacked by all attackers that apply, the best of whom are chosen by rehearsal at that setting.
+        Settings are screened by the attackers that learn the defence. The one that the search ends with meets all that
+        apply, the best of whom are chosen by rehearsal at that setting.
         A search that was stopped goes on where it was when the same command is given again.
         """
         from fluoroscope import strict_json

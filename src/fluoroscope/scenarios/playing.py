@@ -10,8 +10,8 @@ from fluoroscope.attacks.common.checkpoint import Checkpoint
 from fluoroscope.attacks.gradient_inversion.single_step import as_single_step_if_long
 from fluoroscope.types import Capability, Observation, State
 
-AT_ONCE = 600 * 2**20
-"""Bytes of updates that are held at once: 12 of a ResNet-18."""
+AT_ONCE = 1200 * 2**20
+"""Bytes of updates that are held at once: 26 of a ResNet-18."""
 
 
 def shared(folder: Path) -> Checkpoint:

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from torch import nn
 
 from fluoroscope.attacks import ATTACKS
 from fluoroscope.attacks.common.checkpoint import Checkpoint
@@ -12,6 +13,7 @@ from fluoroscope.attacks.learned import learning
 from fluoroscope.attacks.learned.start import FromRidge
 from fluoroscope.data import Request, load
 from fluoroscope.defences import chain
+from fluoroscope.defences.clip_and_noise import ClipAndNoise
 from fluoroscope.defences.fed_bn import FedBn
 from fluoroscope.defences.percentile_gaussian import PercentileGaussian
 from fluoroscope.federation.client_round import client_round
@@ -20,7 +22,7 @@ from fluoroscope.rng import generator
 from fluoroscope.scores.null import against_others
 from fluoroscope.scores.similarity import ssim
 from fluoroscope.threat_models import THREATS, observe
-from fluoroscope.types import AdamW, LabelledImages, LocalTraining, PrivateBatch, Sgd
+from fluoroscope.types import AdamW, LabelledImages, LocalTraining, Network, PrivateBatch, Sgd
 
 NETWORK = Architecture("small-cnn", 1, 2, 32)
 STATE = NETWORK.build(1).state_dict()
@@ -71,6 +73,32 @@ def test_under_strong_noise_the_guess_is_the_mean(name, public):
     found = leak(name, public, ONE, PercentileGaussian(1e5))
     assert abs(found.leak.mean) < 0.02
     assert abs(found.own.mean) < 0.05
+
+
+def test_noise_scaled_by_the_update_gives_its_size_away():
+    """Nothing of a flat image is left to see in P1's noise, but how much noise there is tells how bright it was: a
+    dense layer's gradient is the image times an error that is the same for all. Noise of a fixed size tells nothing."""
+    dense = nn.Sequential(nn.Flatten(), nn.Linear(256, 2))
+    nn.init.zeros_(dense[1].weight)
+    network, state = Network.of(dense, (1, 16, 16)), dense.state_dict()
+    flat = torch.linspace(0.1, 1, 120)[torch.randperm(120, generator=generator(5)), None, None, None]
+    images, labels = flat.expand(-1, 1, 16, 16), torch.zeros(120, dtype=torch.int64)
+    known = LabelledImages(images[24:], labels[24:])
+
+    def told(defence):
+        seen = []
+        for i in range(24):
+            patient = PrivateBatch(images[i, None], labels[i, None], ("",))
+            record = client_round(network, state, patient, ONE, generator(3, i), chain(defence)).record
+            seen.append(observe(record, THREATS.get("curious-server"), public_images=known, defence=chain(defence)))
+        guesses = ATTACKS.get("ridge").run(seen, generator(0))
+        bright = torch.stack([torch.cat([guess.images for guess in guesses]), images[:24]]).flatten(2).mean(2)
+        return float(torch.corrcoef(bright)[0, 1]), float(bright[0].std() / bright[1].std())
+
+    correlation, spread = told(PercentileGaussian(1e4))
+    assert correlation > 0.9
+    assert spread > 0.8
+    assert told(ClipAndNoise(10.0, 100.0))[1] < 0.3
 
 
 def test_without_statistics_the_ridge_reads_the_changes(public):

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fluoroscope.attacks.learned.evidence import BUCKETS, CHANGES, WHOLE, Evidence
+from fluoroscope.attacks.learned.evidence import BUCKETS, CHANGES, SIZES, WHOLE, Evidence
 from fluoroscope.attacks.learned.image_prior import ImagePrior
 from fluoroscope.attacks.learned.noise_model import NoiseModel
 from fluoroscope.attacks.learned.simulated_rounds import _clients
@@ -34,6 +34,12 @@ def test_a_sketch_keeps_inner_products():
 def test_a_small_array_is_kept_as_it_is():
     value = torch.randn(3, 4, generator=rng())
     assert torch.equal(Evidence.of(observation(w=value)).read(observation(w=value))[CHANGES], value.flatten())
+
+
+def test_sizes_are_norms():
+    values = {"a": torch.randn(3, 4, generator=rng()), "b": torch.randn(5, generator=rng(1)), "c": torch.zeros(2)}
+    found = Evidence.of(observation(**values)).read(observation(**values))[SIZES]
+    assert found.exp().tolist() == pytest.approx([float(value.norm()) for value in values.values()], abs=1e-6)
 
 
 def test_the_columns_of_a_buffer_are_its_own():

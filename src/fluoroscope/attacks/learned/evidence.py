@@ -14,7 +14,7 @@ WHOLE = 4096
 """Arrays up to this many values are kept as they are."""
 BUCKETS = 512
 """Values that stand for a larger one."""
-STATISTICS, CHANGES = "statistics", "changes"
+STATISTICS, CHANGES, SIZES = "statistics", "changes", "sizes"
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +44,15 @@ class Evidence:
         if self.shapes:
             update = observation.update or {}
             found[CHANGES] = torch.cat([self._short(name, update[name]) for name in self.shapes])
-        return found
+        return found | {SIZES: self.sizes(observation)}
+
+    def sizes(self, observation: Observation) -> Tensor:
+        """The logarithm of every array's norm. Noise that is scaled by the update gives away the update's size."""
+        changes = [(observation.update or {})[name] for name in self.shapes]
+        if self.buffers:
+            changes.append(self.statistics(observation))
+        norms = [torch.linalg.vector_norm(change.detach(), dtype=torch.float64).cpu() for change in changes]
+        return torch.stack(norms).clamp_min(1e-30).log()
 
     def statistics(self, observation: Observation) -> Tensor:
         """The changes of BatchNorm's running statistics."""

@@ -20,6 +20,8 @@ from fluoroscope.types import Capability, Observation
 
 NEEDS = SIMULATION | {Capability.PUBLIC_IMAGES, Capability.DEFENCE}
 """Of the update itself they take whatever is seen of it."""
+FORMAT = 2
+"""Of what is kept: rounds of another one are simulated again."""
 TICKS = 100
 """Iterations that the simulation of a group counts for."""
 
@@ -95,6 +97,7 @@ def lessons(
 
 def _key(observation: Observation, evidence: Evidence) -> str:
     return digest(
+        FORMAT,
         observation.knowledge.capabilities,
         observation.network,
         observation.training,

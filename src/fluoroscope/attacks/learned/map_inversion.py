@@ -17,7 +17,7 @@ from fluoroscope.attacks.common.engine import Budget, descend
 from fluoroscope.attacks.common.optimisers import Adam, Schedule
 from fluoroscope.attacks.common.running import Kept, Observations, OnIteration, silent
 from fluoroscope.attacks.learned.batch_statistics_model import AT_ONCE, BatchStatisticsModel
-from fluoroscope.attacks.learned.evidence import STATISTICS
+from fluoroscope.attacks.learned.evidence import SIZES, STATISTICS
 from fluoroscope.attacks.learned.image_prior import ImagePrior
 from fluoroscope.attacks.learned.learning import NEEDS, Lesson, lessons
 from fluoroscope.attacks.learned.noise_model import NoiseModel
@@ -153,8 +153,7 @@ class Posterior:
 
 def _sizes(evidence: Mapping[str, Tensor]) -> Tensor:
     """(clients,): the norm of all that is seen of each update."""
-    together = torch.cat(list(evidence.values()), 1).double()
-    return together.square().sum(1).sqrt()
+    return evidence[SIZES].exp().square().sum(1).sqrt()
 
 
 ATTACKS.add("map-inversion", MapInversion())

@@ -5,13 +5,17 @@ from dataclasses import dataclass
 from torch import Generator, Tensor
 
 from fluoroscope.attacks.common.running import Kept, Observations, OnIteration, silent
-from fluoroscope.attacks.learned.evidence import CHANGES, STATISTICS
+from fluoroscope.attacks.learned.evidence import CHANGES, SIZES, STATISTICS
 from fluoroscope.attacks.learned.learning import NEEDS, Lesson, lessons
 from fluoroscope.attacks.learned.ridge_regression import Deviations, Directions, Ridge
 from fluoroscope.attacks.registry import ATTACKS
 from fluoroscope.types import Capability, Reconstruction
 
-SCALINGS: dict[str, type[Deviations] | type[Directions]] = {STATISTICS: Deviations, CHANGES: Directions}
+SCALINGS: dict[str, type[Deviations] | type[Directions]] = {
+    STATISTICS: Deviations,
+    CHANGES: Directions,
+    SIZES: Deviations,
+}
 
 
 @dataclass(frozen=True)
