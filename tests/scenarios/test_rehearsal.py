@@ -209,3 +209,26 @@ def test_chunks_hold_everybody_once(count, size):
     assert [i for part in parts for i in part] == list(range(count))
     assert max(map(len, parts)) <= size
     assert max(map(len, parts)) - min(map(len, parts)) <= 1
+
+
+def test_a_rehearsal_that_was_killed_tries_no_attack_twice(tmp_path):
+    tried, round_ = [], seen()
+
+    def run(attack, observations, rng, **how):
+        tried.append(attack.name)
+        if attack.name == "gives-up" and len(tried) == 2:
+            raise KeyboardInterrupt
+        return attack.run(observations, rng)
+
+    attacks = {each.name: each for each in (Reads(), GivesUp(), Prior())}
+    with pytest.raises(KeyboardInterrupt):
+        rehearse(round_, attacks, 0, run=run, kept=tmp_path)
+    first = rehearse(round_, attacks, 0, run=run, kept=tmp_path)
+    assert tried == ["reads", "gives-up", "gives-up", "prior"]
+    damaged = sorted(tmp_path.glob("*.json"))[0]
+    damaged.write_text(damaged.read_text()[:20])
+    again = rehearse(round_, attacks, 0, run=run, kept=tmp_path)
+    assert len(tried) == 5
+    assert again.ranking == first.ranking
+    rehearse(round_, attacks, 1, run=run, kept=tmp_path)
+    assert len(tried) == 8, "another seed is another rehearsal"

@@ -12,7 +12,8 @@ from fluoroscope.findings import RehearsedAttack, Role, Score
 from fluoroscope.rng import generator
 from fluoroscope.scenarios.auto_attacks import AUTO, LEFT_OUT, candidates, iterations
 from fluoroscope.scenarios.playing import form_for, shared
-from fluoroscope.scenarios.rehearsal import Effort, Rehearsal, Rehearsed, rehearse
+from fluoroscope.scenarios.rehearsal import Effort, Rehearsal, rehearse
+from fluoroscope.scenarios.rehearsed import Rehearsed
 from fluoroscope.scores.intervals import Interval
 from fluoroscope.scores.null import AgainstOthers
 from fluoroscope.types import Capability, Observation, Reconstruction
@@ -67,7 +68,12 @@ def play(attacks: Attacks, seen: Sequence[Observation], context: CellContext, ru
     if not isinstance(attacks, Mapping):
         return Played(_guessed(attacks, seen, context, run, Checkpoint(context.checkpoint), 0.0, 1.0))
     rehearsal = rehearse(
-        seen[0], attacks, context.seed, run=run, on_progress=lambda i, n: context.on_progress(0.5 * i / n)
+        seen[0],
+        attacks,
+        context.seed,
+        run=run,
+        on_progress=lambda i, n: context.on_progress(0.5 * i / n),
+        kept=context.checkpoint / "rehearsed",
     )
     kept, alone = Checkpoint(context.checkpoint), {}
     for number, name in enumerate(rehearsal.chosen):

@@ -15,7 +15,8 @@ from fluoroscope.rng import generator
 from fluoroscope.scenarios.auto_attacks import iterations
 from fluoroscope.scenarios.isolation import run_isolated
 from fluoroscope.scenarios.playing import at_once, chunks, form_for, shared
-from fluoroscope.scenarios.rehearsal import Effort, Rehearsed, rehearse
+from fluoroscope.scenarios.rehearsal import Effort, rehearse
+from fluoroscope.scenarios.rehearsed import Rehearsed
 from fluoroscope.types import Capability, Observation, Reconstruction
 
 SHORT = 200
@@ -42,7 +43,7 @@ def screening(attackers: Attackers, bare: Measured) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*adapt, *best] if attackers.rehearsed else attackers.attacks))
 
 
-def measure(stage: Stage, defence: Chain, attackers: Attackers, seed: int) -> Measured:
+def measure(stage: Stage, defence: Chain, attackers: Attackers, seed: int, kept: Path | None = None) -> Measured:
     """Rehearse the attackers behind this defence, and play the best two on every victim; or play those that are named.
 
     Args:
@@ -50,11 +51,13 @@ def measure(stage: Stage, defence: Chain, attackers: Attackers, seed: int) -> Me
         defence: what stands between each of them and the server; the attackers know it.
         attackers: who is rehearsed, or played.
         seed: of the victims' rounds, of what the defence draws and of the attacks.
+        kept: a folder where a rehearsal that was killed goes on.
     """
     said: dict[str, str] = {}
     chosen = tuple(attackers.attacks)
     if attackers.rehearsed:
-        rehearsal = rehearse(stage.round_of(defence), attackers.attacks, seed, attackers.effort, run_isolated)
+        known = stage.round_of(defence)
+        rehearsal = rehearse(known, attackers.attacks, seed, attackers.effort, run_isolated, kept=kept)
         said = {row.name: in_words(row) for row in rehearsal.rows}
         chosen = rehearsal.chosen
     with tempfile.TemporaryDirectory(prefix="fluoroscope-calibration-") as folder:

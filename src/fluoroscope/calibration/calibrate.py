@@ -272,7 +272,9 @@ def _measured(
 ) -> Measured:
     """Measured, or read where an earlier run measured the same."""
     key = _key(bench, stage, parts, how, dict(attackers.attacks), attackers.rehearsed, attackers.effort)
-    return Tried(bench.out / "tried").once(key, lambda: measure(stage, defence, attackers, how.seed))
+    return Tried(bench.out / "tried").once(
+        key, lambda: measure(stage, defence, attackers, how.seed, bench.out / "rehearsed")
+    )
 
 
 def _played(search: _Searched, value: float, name: str, folder: Path) -> Measured:

@@ -13,7 +13,7 @@ from fluoroscope.errors import Misconfigured, Unsupported
 
 if TYPE_CHECKING:
     from fluoroscope.scenarios.recorded_update import Attacked
-    from fluoroscope.scenarios.rehearsal import Rehearsed
+    from fluoroscope.scenarios.rehearsed import Rehearsed
     from fluoroscope.types import Capability
 
 Out = Annotated[

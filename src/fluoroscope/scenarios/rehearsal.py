@@ -12,19 +12,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 
 from fluoroscope.attacks import Attack
 from fluoroscope.attacks.common.checkpoint import Checkpoint
+from fluoroscope.digest import digest
 from fluoroscope.errors import Unsupported
 from fluoroscope.rng import generator
 from fluoroscope.scenarios.auto_attacks import cut_to, iterations
 from fluoroscope.scenarios.isolation import run_isolated
 from fluoroscope.scenarios.playing import form_for, shared
+from fluoroscope.scenarios.rehearsed import KeptRehearsals, Rehearsed
 from fluoroscope.scenarios.simulated_victims import NEEDED, SplitPublic, seen_of_victim, split_public
-from fluoroscope.scores.intervals import Interval
 from fluoroscope.scores.null import against_others
 from fluoroscope.threat_models.needs import missing, require
 from fluoroscope.types import Observation, Reconstruction
@@ -47,23 +48,6 @@ class Effort:
     seconds: float = 600.0
     """Of processors, for all attacks together: a busy machine leaves none out. Each may take half of what the ones
     before it left, so the cheap ones come first."""
-
-
-@dataclass(frozen=True)
-class Rehearsed:
-    """How one attack did on the simulated clients."""
-
-    name: str
-    applies: bool
-    reason: str = ""
-    """Why it does not apply, gave up or was left out, or how it was cut."""
-    leak: Interval | None = None
-    """RDLV beyond the null; None where there was no guess to score."""
-    told_apart: Interval | None = None
-    chance: float | None = None
-    p_value: float | None = None
-    seconds: float = 0.0
-    """Of processors."""
 
 
 @dataclass(frozen=True)
@@ -123,6 +107,7 @@ def rehearse(
     effort: Effort | None = None,
     run: Run = run_isolated,
     on_progress: Callable[[int, int], None] = lambda done, attacks: None,
+    kept: Path | None = None,
 ) -> Rehearsal:
     """Try the attacks on clients simulated from the public images that this observation brings.
 
@@ -133,6 +118,7 @@ def rehearse(
         effort: how much is spent.
         run: how an attack is run.
         on_progress: told how many attacks of how many are done.
+        kept: a folder where one that was killed goes on.
 
     Raises:
         Unsupported: the attacker knows too little to simulate a client, or has images of too few patients.
@@ -151,15 +137,16 @@ def rehearse(
         taken.append(time.process_time() - began)
     step = min(taken) / max(seen.training.steps, 1)  # the first one warms up
     left, rows = effort.seconds, []
+    done = KeptRehearsals(kept, digest(seen, effort, seed))
     with tempfile.TemporaryDirectory(prefix="fluoroscope-rehearsal-") as folder:
-        kept = shared(Path(folder))
+        simulated = shared(Path(folder))
         for number, (name, attack) in enumerate(attacks.items()):
             share = left / 2 if number + 1 < len(attacks) else left
-            began = _processor_seconds()
-            row = _tried(name, attack, stage, split, effort, share, step, seed, partial(run, checkpoint=kept))
-            spent = _processor_seconds() - began
-            left -= spent
-            rows.append(replace(row, seconds=spent))
+            one = partial(
+                _timed, name, attack, stage, split, effort, share, step, seed, partial(run, checkpoint=simulated)
+            )
+            rows.append(done.once(name, attack, one))
+            left -= rows[-1].seconds
             on_progress(number + 1, len(attacks))
     return Rehearsal(tuple(rows), len(split.victims), len(split.victims[0]), len(split.learning))
 
@@ -168,6 +155,11 @@ def _processor_seconds() -> float:
     """Of this process and of those that it started and that have ended."""
     now = os.times()
     return now.user + now.system + now.children_user + now.children_system
+
+
+def _timed(name: str, attack: Attack, *how: Any) -> Rehearsed:  # noqa: ANN401  # as `_tried` takes them
+    began = _processor_seconds()
+    return replace(_tried(name, attack, *how), seconds=_processor_seconds() - began)
 
 
 def _tried(

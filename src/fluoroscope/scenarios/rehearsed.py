@@ -1,0 +1,64 @@
+"""How one attack did in a rehearsal, kept on disk: one that was killed tries no attack twice."""
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from fluoroscope import strict_json
+from fluoroscope.atomic_write import write_text
+from fluoroscope.digest import digest
+from fluoroscope.scores.intervals import Interval
+
+
+@dataclass(frozen=True)
+class Rehearsed:
+    """How one attack did on the simulated clients."""
+
+    name: str
+    applies: bool
+    reason: str = ""
+    """Why it does not apply, gave up or was left out, or how it was cut."""
+    leak: Interval | None = None
+    """RDLV beyond the null; None where there was no guess to score."""
+    told_apart: Interval | None = None
+    chance: float | None = None
+    p_value: float | None = None
+    seconds: float = 0.0
+    """Of processors."""
+
+
+@dataclass(frozen=True)
+class KeptRehearsals:
+    """A folder with a file per row; without one nothing is kept."""
+
+    folder: Path | None
+    about: str
+    """What a row depends on beside its attack: the round, the public images, the effort and the seed."""
+
+    def once(self, name: str, attack: object, rehearse: Callable[[], Rehearsed]) -> Rehearsed:
+        """The row of this attack; a file that cannot be read counts as not there."""
+        if self.folder is None:
+            return rehearse()
+        path = self.folder / f"{digest(self.about, name, attack)[:24]}.json"
+        try:
+            return _read(json.loads(path.read_text(encoding="utf-8")))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            row = rehearse()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        write_text(path, strict_json.dumps(asdict(row)))
+        return row
+
+
+def _read(row: dict[str, object]) -> Rehearsed:
+    intervals = {key: _interval(row.pop(key)) for key in ("leak", "told_apart")}
+    return Rehearsed(**row, **intervals)  # type: ignore[arg-type]  # as `asdict` wrote them
+
+
+def _interval(ends: object) -> Interval | None:
+    if ends is None:
+        return None
+    values = dict(ends)  # type: ignore[call-overload]  # a mapping, or the file is damaged
+    mean, low, high = (math.nan if values[end] is None else float(values[end]) for end in ("mean", "low", "high"))
+    return Interval(mean, low, high, int(values["n"]))
