@@ -20,7 +20,7 @@ from fluoroscope.rng import generator
 from fluoroscope.scenarios.canaries import CanaryGames, empirical_epsilon
 from fluoroscope.scenarios.canary_clients import cohort_games, update_games
 from fluoroscope.scenarios.canary_records import record_games, strongest_canary
-from fluoroscope.types import LocalTraining, PrivateBatch, UpdateRecord
+from fluoroscope.types import LocalTraining, PrivateBatch, UpdateRecord, split_state
 
 _GAMES = 500
 """Of each kind: enough to prove most of an epsilon of 5."""
@@ -107,7 +107,7 @@ class ClaimTest(AuditCell):
             return update_games(record, task.defence, _GAMES, rng)
         cohort, said = task.defence.cohort, task.plan.strategy
         assert cohort is not None  # nobody else claims for a client against all but the server
-        parameters = {name: value for name, value in state.items() if name not in task.buffer_names}
+        parameters, _ = split_state(state, task.buffer_names)
         images = heaviest_cohort(task)
         return cohort_games(cohort, images, parameters, _GAMES // 2, rng, said.name, said.settings)
 

@@ -36,6 +36,14 @@ class _CraftedRound(AuditCell):
     def settings(self) -> dict[str, Any]:
         return {"attack": "medileak", "client": self.client, "aggregation": "secagg+", "steps": self.steps}
 
+    def _played(self, task: Task, seed: int, guard: bool) -> Outcome:
+        (victim,) = chosen_victims(task, [self.client])
+        split = task.clients[victim]
+        steady = (split.batch_size or task.plan.training.batch_size) < len(split.train)
+        neurons = max(16, 2 * len(split.train))  # three features need some even for a single image
+        server = MaliciousServer((victim,), 1, neurons, Peeling(), "secagg+", steady)
+        return run_malicious_rounds(task, server, guard, seed)
+
 
 @dataclass(frozen=True)
 class CraftedModel(_CraftedRound):
@@ -45,7 +53,7 @@ class CraftedModel(_CraftedRound):
 
     def run(self, context: CellContext) -> Result:
         task = load_task(self.federation)
-        outcome = _round(task, self.client, guard=False, seed=context.seed)
+        outcome = self._played(task, context.seed, guard=False)
         (recoveries,) = outcome.recoveries
         found = recoveries.score
         scores = scores_of(
@@ -77,7 +85,7 @@ class Guard(_CraftedRound):
 
     def run(self, context: CellContext) -> Result:
         task = load_task(self.federation)
-        outcome = _round(task, self.client, guard=True, seed=context.seed)
+        outcome = self._played(task, context.seed, guard=True)
         verdicts = tuple(
             GuardVerdict(
                 client=name,
@@ -96,11 +104,3 @@ class Guard(_CraftedRound):
             rate=wilson(got, held),
         )
         return result_of(Finding(scores=scores, verdicts=verdicts))
-
-
-def _round(task: Task, client: str, guard: bool, seed: int) -> Outcome:
-    (victim,) = chosen_victims(task, [client])
-    split = task.clients[victim]
-    steady = (split.batch_size or task.plan.training.batch_size) < len(split.train)
-    neurons = max(16, 2 * len(split.train))  # three features need some even for a single image
-    return run_malicious_rounds(task, MaliciousServer((victim,), 1, neurons, Peeling(), "secagg+", steady), guard, seed)

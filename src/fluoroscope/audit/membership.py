@@ -12,7 +12,7 @@ from fluoroscope.attacks.inference.rmia import Rmia
 from fluoroscope.attacks.inference.shadows import ClientShadows
 from fluoroscope.audit.cell import trained
 from fluoroscope.audit.kept import result_of
-from fluoroscope.audit.scored import Measured, curve, scores_of
+from fluoroscope.audit.scored import Measured, roc_curve, scores_of
 from fluoroscope.audit.server_cell import ServerCell, seen_by_server
 from fluoroscope.cells import CellContext, Result
 from fluoroscope.errors import Misconfigured, Unsupported
@@ -74,12 +74,7 @@ class Membership(ServerCell):
         score, inside = torch.cat(scores), torch.cat(members)
         drawn = roc(score[inside], score[~inside], generator(context.seed, "audit", "permutations"))
         curves = {
-            "roc": curve(
-                drawn.false_positive_rate.tolist(),
-                drawn.true_positive_rate.tolist(),
-                "false-positive rate",
-                "true-positive rate",
-            ),
+            "roc": roc_curve(drawn),
             "auc by size": Curve(
                 x=tuple(size for size, _ in by_client),
                 y=tuple(auc.mean for _, auc in by_client),

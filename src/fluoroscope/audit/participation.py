@@ -8,7 +8,7 @@ import torch
 from fluoroscope.attacks.inference import INFERENCE_ATTACKS
 from fluoroscope.audit.cell import AuditCell, trained
 from fluoroscope.audit.kept import result_of
-from fluoroscope.audit.scored import Measured, curve, scores_of
+from fluoroscope.audit.scored import Measured, roc_curve, scores_of
 from fluoroscope.cells import CellContext, Result
 from fluoroscope.federation.plan import Plan
 from fluoroscope.federation.store import RecordStore
@@ -61,14 +61,7 @@ class Participation(AuditCell):
                     advantage=Measured(found.advantage, games, chance=0.0),
                     p_value=Measured(found.p_value, games),
                 ),
-                curves={
-                    "roc": curve(
-                        found.false_positive_rate.tolist(),
-                        found.true_positive_rate.tolist(),
-                        "false-positive rate",
-                        "true-positive rate",
-                    )
-                },
+                curves={"roc": roc_curve(found)},
             )
         )
 

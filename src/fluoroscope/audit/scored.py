@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fluoroscope.findings import Curve, Kind, Score
 from fluoroscope.findings.metrics import declared, metric
 from fluoroscope.scores.intervals import Interval
+from fluoroscope.scores.roc import Roc
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,12 @@ def scores_of(kind: Kind, **values: float | Interval | Measured | None) -> dict[
 def curve(x: Sequence[float], y: Sequence[float | None], x_label: str, y_label: str) -> Curve:
     """Points to draw."""
     return Curve(x=tuple(x), y=tuple(map(finite, y)), x_label=x_label, y_label=y_label)
+
+
+def roc_curve(found: Roc) -> Curve:
+    """The true-positive rate of every false-positive rate."""
+    rates = (found.false_positive_rate.tolist(), found.true_positive_rate.tolist())
+    return curve(*rates, "false-positive rate", "true-positive rate")
 
 
 def finite(value: float | None) -> float | None:

@@ -17,10 +17,10 @@ from fluoroscope.findings import Finding, Kind
 from fluoroscope.rng import generator
 from fluoroscope.scenarios.candidates import records
 from fluoroscope.scores.intervals import wilson
+from fluoroscope.scores.permutations import PERMUTATIONS, permutation_p_value
 
 RECORDS = 32
 """Images of a client that are asked about, at most."""
-PERMUTATIONS = 2000
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Source(ServerCell):
         scores = scores_of(
             self.kind,
             accuracy=Measured(wilson(right, len(owners)), chance=always),
-            p_value=Measured((1 + reached) / (1 + PERMUTATIONS), len(owners)),
+            p_value=Measured(permutation_p_value(reached), len(owners)),
             records=len(owners),
         )
         return result_of(Finding(scores=scores))

@@ -18,15 +18,15 @@ class Leak:
     attack: str
     leak: Interval
     """RDLV beyond the null."""
+    p_value: float
+    rdlv: Interval
+    ssim: Interval
     told_apart: Interval
     """Of all victims; at chance `chance`."""
     chance: float
     line_up: Interval
     """In line-ups of four; at chance `line_up_chance`."""
     line_up_chance: float
-    p_value: float
-    rdlv: Interval
-    ssim: Interval
     gave_up: int
     """Victims of whom it says itself that it has nothing."""
     victims: int

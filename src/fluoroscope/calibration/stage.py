@@ -22,7 +22,15 @@ from fluoroscope.scores.intervals import bootstrap_mean
 from fluoroscope.scores.null import against_others
 from fluoroscope.scores.similarity import ssim_matrix
 from fluoroscope.threat_models import THREATS, observe
-from fluoroscope.types import LabelledImages, LocalTraining, Observation, PrivateBatch, Reconstruction, UpdateRecord
+from fluoroscope.types import (
+    LabelledImages,
+    LocalTraining,
+    Observation,
+    PrivateBatch,
+    Reconstruction,
+    UpdateRecord,
+    split_state,
+)
 
 THREAT = "curious-server"
 _SETS = 8
@@ -61,22 +69,22 @@ class Round:
     """The round that is attacked: the last that was recorded, from the global model that began it."""
 
     task: Task
-    client: str
     number: int
     state: dict[str, Tensor]
+    client: str
     training: LocalTraining
 
     def known(self, public: LabelledImages, defence: Chain) -> Observation:
         """To a curious server with these public images, before any update."""
-        buffers = self.task.buffer_names
+        parameters, buffers = split_state(self.state, self.task.buffer_names)
         return Observation(
             THREATS.get(THREAT),
             self.number,
             (self.client,),
             network=self.task.network,
             training=self.training,
-            state_before={name: value for name, value in self.state.items() if name not in buffers},
-            buffers_before={name: value for name, value in self.state.items() if name in buffers},
+            state_before=parameters,
+            buffers_before=buffers,
             public_mean=public.images.mean(0),
             public_images=public,
             defence=defence,
@@ -117,10 +125,10 @@ class RecordedClient:
     """A real client's recorded updates, as this defence would have let them leave: a choice by them is a release."""
 
     round: Round
-    records: tuple[UpdateRecord, ...]
     truth: PrivateBatch
     public: LabelledImages
     draws: int
+    records: tuple[UpdateRecord, ...]
 
     @property
     def looked_at(self) -> str:
@@ -193,13 +201,13 @@ def scored(
     return Leak(
         attack=attack,
         leak=beside.leak,
+        p_value=beside.p_value,
+        rdlv=beside.own,
+        ssim=bootstrap_mean(nearest, rng),
         told_apart=beside.told_apart,
         chance=beside.chance,
         line_up=beside.line_up,
         line_up_chance=beside.line_up_chance,
-        p_value=beside.p_value,
-        rdlv=beside.own,
-        ssim=bootstrap_mean(nearest, rng),
         gave_up=sum(lost),
         victims=len(guesses),
     )
@@ -221,7 +229,7 @@ def stage_of(
         raise BadInput(f"{store.folder} has no recorded update of {chosen}; see `fluoroscope records {store.folder}`.")
     training = task.local_training(number, task.round_config(kept[-1]))
     before = dict(store.global_state(kept[-1] - 1))
-    at = Round(task, chosen, kept[-1], before, training)
+    at = Round(task, kept[-1], before, chosen, training)
     images = task.public_images if public is None else public_set(public, task.network, training, seed)
     if images is None:
         raise BadInput(
@@ -230,7 +238,7 @@ def stage_of(
         )
     if draws is not None:
         records = tuple(store.load(r, chosen) for r in kept[-draws:])
-        return RecordedClient(at, records, task.train_batch(number), images, draws)
+        return RecordedClient(at, task.train_batch(number), images, draws, records)
     split = split_public(images, victims, held[chosen], generator(seed, "calibration", "patients"))
     source = "the plan's auxiliary images" if public is None else public
     if public is None and len(split.victims) < victims:

@@ -42,18 +42,18 @@ class Job:
 
 
 @dataclass(frozen=True, eq=False)
+class Failed:
+    """What a cell raised."""
+
+    problem: Exception
+
+
+@dataclass(frozen=True, eq=False)
 class Finished:
     """A cell's result, and the seconds that it took."""
 
     result: Result
     seconds: float
-
-
-@dataclass(frozen=True, eq=False)
-class Failed:
-    """What a cell raised."""
-
-    problem: Exception
 
 
 Ended = Finished | Failed

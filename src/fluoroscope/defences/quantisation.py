@@ -17,8 +17,9 @@ class Quantisation:
     """`bits` per number: each array's changes on 2^bits - 1 levels, even between minus and plus its largest.
 
     Example:
-        >>> Quantisation(bits=4)
-        Quantisation(bits=4)
+        >>> Quantisation(bits=1)
+        Traceback (most recent call last):
+        fluoroscope.errors.Misconfigured: bits must lie in 2..16, not 1.
     """
 
     bits: int

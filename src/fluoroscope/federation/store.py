@@ -29,7 +29,7 @@ from fluoroscope import strict_json
 from fluoroscope.atomic_write import sync, write_tensors, write_text
 from fluoroscope.errors import BadInput
 from fluoroscope.federation.manifest import RoundManifest, RunHeader
-from fluoroscope.types import Network, State, UpdateRecord
+from fluoroscope.types import Network, State, UpdateRecord, split_state
 
 _OURS = {"rounds", "run.json", ".run.json.part"}
 T = TypeVar("T")
@@ -173,15 +173,16 @@ class RecordStore:
         header, entry = self.header, self.manifest(server_round).clients[client]
         buffers = set(header.buffers)
         before, after = self.global_state(server_round - 1), self._tensors(server_round, f"{client}.safetensors")
-        buffers_after = {name: value for name, value in after.items() if name in buffers}
+        state_before, buffers_before = split_state(before, buffers)
+        state_after, buffers_after = split_state(after, buffers)
         return UpdateRecord(
             round=server_round,
             cohort=(client,),
             network=self.network,
             training=entry.training,
-            state_before={name: value for name, value in before.items() if name not in buffers},
-            state_after={name: value for name, value in after.items() if name not in buffers},
-            buffers_before={name: value for name, value in before.items() if name in buffers},
+            state_before=state_before,
+            state_after=state_after,
+            buffers_before=buffers_before,
             buffers_after=buffers_after if buffers_after or not buffers else None,
             claim=entry.claim,
         )

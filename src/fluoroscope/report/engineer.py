@@ -12,7 +12,7 @@ from fluoroscope.report import audit_figures as figures
 from fluoroscope.report.embedded import data_uri
 from fluoroscope.report.officer import claim
 from fluoroscope.report.page import Section, Table
-from fluoroscope.report.parts import Folded, Galleries, Gallery, Multiples, Stage, Viewer
+from fluoroscope.report.parts import Folded, Galleries, Gallery, Multiples, Viewer
 from fluoroscope.report.rehearsed import rehearsed
 from fluoroscope.report.traced import NOTHING, Traced
 from fluoroscope.report.view import PLACES, Placed, View, attacked_in_words, differing, leakiest
@@ -160,9 +160,7 @@ def _galleries(view: View) -> Section | None:
 
 def _viewer(view: View, cell: int, number: int, shown: Shown) -> Viewer:
     paths = {"prior": shown.prior, "reconstruction": shown.reconstruction, "original": shown.original}
-    stages = [
-        Stage(_STAGES[name], data_uri(view.audit.folder, path, view.blur)) for name, path in paths.items() if path
-    ]
+    stages = {_STAGES[name]: data_uri(view.audit.folder, path, view.blur) for name, path in paths.items() if path}
     at = pointer("cells", cell, "gallery", number, "scores")
     scores = [(metric(name).title, view.write.number(at + pointer(name), metric(name).format)) for name in shown.scores]
     return Viewer(shown.caption, stages, len(stages) - 2, scores)

@@ -1,6 +1,6 @@
 """What the sections of an audit's page are made of, beside the tables and pictures of every page."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup
@@ -9,27 +9,12 @@ from fluoroscope.report.page import Picture, Table
 
 
 @dataclass(frozen=True)
-class Multiples:
-    """Small figures in a grid."""
-
-    pictures: Sequence[Picture]
-
-
-@dataclass(frozen=True)
-class Stage:
-    """One of the images between which a viewer fades."""
-
-    name: str
-    image: str
-    """A data URI."""
-
-
-@dataclass(frozen=True)
 class Viewer:
     """A slider from what the attacker had before, over the reconstruction, to the original."""
 
     caption: str
-    stages: Sequence[Stage]
+    stages: Mapping[str, str]
+    """The images between which it fades: data URIs by name."""
     start: int
     """The stage that is seen first: the reconstruction."""
     scores: Sequence[tuple[str, Markup]]
@@ -57,3 +42,10 @@ class Folded:
     summary: str
     table: Table | None = None
     verbatim: str = ""
+
+
+@dataclass(frozen=True)
+class Multiples:
+    """Small figures in a grid."""
+
+    pictures: Sequence[Picture]

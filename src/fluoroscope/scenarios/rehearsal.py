@@ -43,6 +43,7 @@ class Effort:
     """How much is spent on a rehearsal."""
 
     victims: int = 6
+    """Public patients in the client's place."""
     iterations: int = 60
     """Of a descent at most; the attack that is chosen is played with all of its own."""
     seconds: float = 600.0

@@ -7,8 +7,7 @@ from torch import Tensor
 
 from fluoroscope.errors import BadInput
 from fluoroscope.scores.intervals import Interval, bootstrap_mean
-
-PERMUTATIONS = 2000
+from fluoroscope.scores.permutations import PERMUTATIONS, permutation_p_value
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,4 +65,4 @@ def _p_value(guesses: Tensor, truth: Tensor, groups: Tensor, rng: torch.Generato
         places = (groups == group).nonzero()[:, 0]
         orders = torch.rand((PERMUTATIONS, len(places)), generator=rng).argsort(1)
         dealt += distances[places, places[orders]].sum(1)
-    return (1 + int((dealt <= seen + 1e-12).sum())) / (1 + PERMUTATIONS)
+    return permutation_p_value(int((dealt <= seen + 1e-12).sum()))

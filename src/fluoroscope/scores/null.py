@@ -13,10 +13,10 @@ from torch import Tensor
 
 from fluoroscope.errors import BadInput
 from fluoroscope.scores.intervals import Interval, bootstrap_mean, wilson
+from fluoroscope.scores.permutations import PERMUTATIONS, permutation_p_value
 from fluoroscope.scores.rdlv import LEAST_PRIOR_SIMILARITY
 from fluoroscope.scores.similarity import ssim_matrix
 
-PERMUTATIONS = 2000
 LINE_UP = 4
 """Patients in a line-up. Of all n patients a guess that shows nothing picks the right one once in n, and n guesses can
 never show that it does so at most twice in n. In line-ups of four a few victims can."""
@@ -215,4 +215,4 @@ def _p_of_images(one: _Compared, rng: torch.Generator) -> float:
 
 
 def _reached(random: Tensor, seen: Tensor) -> float:
-    return (1 + int((random >= seen - 1e-12).sum())) / (1 + PERMUTATIONS)
+    return permutation_p_value(int((random >= seen - 1e-12).sum()))

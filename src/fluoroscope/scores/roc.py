@@ -14,6 +14,7 @@ from torch import Tensor
 
 from fluoroscope.errors import BadInput
 from fluoroscope.scores.intervals import Interval
+from fluoroscope.scores.permutations import permutation_p_value
 
 Floats = npt.NDArray[np.float64]
 
@@ -78,4 +79,4 @@ def _permuted(scores: Floats, yes: int, auc: float, rng: torch.Generator, permut
     ranks = np.asarray(rankdata(scores), dtype=np.float64)
     orders = torch.stack([torch.randperm(len(scores), generator=rng)[:yes] for _ in range(permutations)]).numpy()
     dealt = (ranks[orders].sum(1) - yes * (yes + 1) / 2) / (yes * (len(scores) - yes))
-    return float((1 + (dealt >= auc - 1e-12).sum()) / (1 + permutations))
+    return permutation_p_value(int((dealt >= auc - 1e-12).sum()), permutations)

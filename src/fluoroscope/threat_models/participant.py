@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fluoroscope.threat_models.grants import granted
-from fluoroscope.types import Knowledge, LocalTraining, Observation, RoundView, blueprint
+from fluoroscope.types import Knowledge, LocalTraining, Observation, RoundView, blueprint, split_state
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,12 +39,13 @@ def observe_round(view: RoundView, training: LocalTraining, knowledge: Knowledge
         >>> print(observe_round(view, training, curious.without(Capability.GLOBAL_STATE)).metrics)
         None
     """
-    buffers = {name for name, _ in blueprint(view.network).named_buffers()}
+    named = {name for name, _ in blueprint(view.network).named_buffers()}
+    parameters, buffers = split_state(view.state, named)
     everything = {
         "network": view.network,
         "training": training,
-        "state_before": {name: value for name, value in view.state.items() if name not in buffers},
-        "buffers_before": {name: value for name, value in view.state.items() if name in buffers},
+        "state_before": parameters,
+        "buffers_before": buffers,
         "metrics": view.metrics,
     }
     return ParticipantObservation(knowledge, view.round + 1, (), **granted(knowledge, everything))

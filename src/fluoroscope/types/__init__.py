@@ -4,7 +4,7 @@ from fluoroscope.types.images import ClientSplit, ImageSet, LabelledImages, Part
 from fluoroscope.types.losses import BinaryCrossEntropy, CrossEntropy, CustomLoss, Loss
 from fluoroscope.types.network import LiveNetwork, Network, blueprint
 from fluoroscope.types.optimisers import Adam, AdamW, LocalOptimiser, OneGradient, Sgd
-from fluoroscope.types.records import NO_CLAIM, PrivacyClaim, Relation, RoundView, State, UpdateRecord
+from fluoroscope.types.records import NO_CLAIM, PrivacyClaim, Relation, RoundView, State, UpdateRecord, split_state
 from fluoroscope.types.threat_model import Capability, Knowledge, Observation, Reconstruction, StackedDefences
 from fluoroscope.types.training import LocalTraining, Normalisation
 
@@ -40,4 +40,5 @@ __all__ = [
     "State",
     "UpdateRecord",
     "blueprint",
+    "split_state",
 ]

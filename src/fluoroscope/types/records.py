@@ -1,6 +1,6 @@
 """What leaves a client in a round, and what a defence promises about it."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -114,17 +114,18 @@ class UpdateRecord:
                         f"has {tuple(shapes[name])}."
                     )
         training.check_frozen(name for name, _ in module.named_parameters())
-        sent = [name for name in shapes if name in after]
-        kept = {name: _single(after[name]) for name in sent if name in buffers}
+        state_before, buffers_before = split_state({name: _single(before[name]) for name in shapes}, buffers)
+        sent = {name: _single(after[name]) for name in shapes if name in after}
+        state_after, buffers_after = split_state(sent, buffers)
         return cls(
             round=round,
             cohort=(client,),
             network=network,
             training=training,
-            state_before={name: _single(before[name]) for name in shapes if name not in buffers},
-            state_after={name: _single(after[name]) for name in sent if name not in buffers},
-            buffers_before={name: _single(before[name]) for name in shapes if name in buffers},
-            buffers_after=kept if kept or not buffers else None,
+            state_before=state_before,
+            state_after=state_after,
+            buffers_before=buffers_before,
+            buffers_after=buffers_after if buffers_after or not buffers else None,
             claim=claim,
         )
 
@@ -144,6 +145,19 @@ class RoundView:
     """The global parameters and buffers after the round."""
     metrics: Mapping[str, float]
     """Aggregated over the clients' own test images: loss, accuracy."""
+
+
+def split_state(state: State, buffers: Collection[str]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """The parameters of a state, and its buffers, which are named.
+
+    Example:
+        >>> from torch import nn
+        >>> parameters, buffers = split_state(nn.BatchNorm1d(2, affine=False).state_dict(), {"running_mean"})
+        >>> list(parameters), list(buffers)
+        (['running_var', 'num_batches_tracked'], ['running_mean'])
+    """
+    parameters = {name: value for name, value in state.items() if name not in buffers}
+    return parameters, {name: value for name, value in state.items() if name in buffers}
 
 
 def _single(value: Tensor) -> Tensor:

@@ -25,7 +25,7 @@ def rng(seed: int = 0) -> torch.Generator:
 
 def layer(weight, bias=None, seen=None, last=False) -> Layer:
     bias = torch.zeros(len(weight)) if bias is None else bias
-    return Layer("it", weight, bias, () if seen is None else (seen,), last)
+    return Layer("it", weight, bias, last, () if seen is None else (seen,))
 
 
 PIXELS = stand_ins((1, 16, 16), 96).flatten(1)

@@ -66,6 +66,11 @@ def initial_progress(x: Tensor) -> dict[str, Tensor]:
     return {"best_x": x, "best_values": infinite, "values": infinite, "diverged": none, "rested": none}
 
 
+def begin(x: Tensor, state: S) -> tuple[Tensor, S, Tensor]:
+    """What a step works on: copies of both, and the indices of the rows that run."""
+    return x.clone(), state.copy(), state.running.nonzero().squeeze(1)
+
+
 def measure(x: Tensor, state: Progress, rows: Tensor, evaluate: Evaluate) -> tuple[Tensor, Tensor, Tensor]:
     """Evaluate; note the best in `state`; freeze what is not finite. Values, gradients, indices of rows that go on."""
     value, gradient = (found.detach() for found in evaluate(x[rows], rows))

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fluoroscope.attacks.common.descent import Evaluate, Progress, freeze, initial_progress, keep, measure
+from fluoroscope.attacks.common.descent import Evaluate, Progress, begin, freeze, initial_progress, keep, measure
 
 CURVATURE = 1e-10
 """A pair enters the history only when y.s exceeds this, as in torch.optim.LBFGS."""
@@ -83,8 +83,7 @@ class BatchedLbfgs:
         self, x: Tensor, state: LbfgsState, evaluate: Evaluate, factor: float = 1.0
     ) -> tuple[Tensor, LbfgsState, Tensor]:
         """Up to `max_iter` iterations: the new x, the new state, and the values at the old x as torch returns them."""
-        x, state = x.clone(), state.copy()
-        active = state.running.nonzero().squeeze(1)
+        x, state, active = begin(x, state)
         if not len(active):
             return x, state, state.values
         value, gradient, active = measure(x, state, active, evaluate)

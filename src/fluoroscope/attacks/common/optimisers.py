@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from fluoroscope.attacks.common.descent import Evaluate, Progress, initial_progress, measure
+from fluoroscope.attacks.common.descent import Evaluate, Progress, begin, initial_progress, measure
 
 
 @dataclass(frozen=True)
@@ -63,8 +63,7 @@ class Adam:
         self, x: Tensor, state: Moments, evaluate: Evaluate, factor: float = 1.0
     ) -> tuple[Tensor, Moments, Tensor]:
         """One step of every row that runs; the values at the old x."""
-        x, state = x.clone(), state.copy()
-        rows = state.running.nonzero().squeeze(1)
+        x, state, rows = begin(x, state)
         value, gradient, rows = measure(x, state, rows, evaluate)
         state.values[rows] = value
         beta1, beta2 = self.betas

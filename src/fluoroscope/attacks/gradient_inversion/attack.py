@@ -26,7 +26,7 @@ from fluoroscope.attacks.gradient_inversion.simulated_clients.dispatch import (
     client_for,
     row_evaluation,
 )
-from fluoroscope.attacks.gradient_inversion.stages import CoarseFirst, StatisticsFirst
+from fluoroscope.attacks.gradient_inversion.stages import CoarseFirst, StatisticsFirst, in_stages
 from fluoroscope.digest import digest
 from fluoroscope.errors import Misconfigured
 from fluoroscope.rng import generator
@@ -92,7 +92,7 @@ class Inversion:
         if both and not all(gives_statistics(observation) for observation in observations):
             return self._apart(observations, rng, on_iteration, checkpoint)
         if self.stages is not None and (both or isinstance(self.stages, CoarseFirst)):
-            return self.stages.run(self, observations, rng, on_iteration, checkpoint)
+            return in_stages(self.stages, self, observations, rng, on_iteration, checkpoint)
         seed = int(torch.randint(2**62, (), generator=rng))
         found: dict[int, Reconstruction] = {}
         together = blocks(observations, self.objective)

@@ -1,19 +1,17 @@
 """An attack in stages: coarse grids and the statistics first, which are cheap to follow, the gradient term last."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
-from torch import Tensor
 
-from fluoroscope.attacks.common.checkpoint import Checkpoint
 from fluoroscope.attacks.common.descent import Optimiser
 from fluoroscope.attacks.common.engine import Budget
 from fluoroscope.attacks.common.initialisation import Given
 from fluoroscope.attacks.common.optimisers import Adam, Schedule
-from fluoroscope.attacks.common.running import OnIteration
+from fluoroscope.attacks.common.running import Kept, Observations, OnIteration
 from fluoroscope.attacks.gradient_inversion.coarse import CoarseToFine
 from fluoroscope.attacks.gradient_inversion.objective import Objective
 from fluoroscope.attacks.gradient_inversion.simulated_clients.dispatch import client_for
@@ -45,48 +43,64 @@ class Grids:
         return replace(optimiser, lr=optimiser.lr * self.fine)
 
 
+@dataclass(frozen=True, eq=False)
+class Turn:
+    """One observation, and what all stages of the attack on it share."""
+
+    observation: Observation
+    seed: int
+    draws: torch.Generator
+    on_iteration: Callable[[int], None]
+    checkpoint: Kept
+
+    @property
+    def images(self) -> int:
+        """Of the client."""
+        assert self.observation.training is not None
+        return self.observation.training.images
+
+    def play(self, attack: "Inversion", done: int, part: str) -> Reconstruction:
+        """The attack alone, after so many iterations of the stages before it."""
+        report = _from(self.on_iteration, done)
+        (guess,) = attack.run([self.observation], self.draws, report, _part(self.checkpoint, part))
+        return guess
+
+    def coarse_first(self, grids: Grids, attack: "Inversion") -> Reconstruction:
+        """Grids by the attack's objective, then the attack from where they ended; the guess's start is before both."""
+        client = client_for(self.observation, attack.objective)
+        begun = attack.start(self.observation, client.setup.shape, self.draws)
+        logits = begun.new_zeros(client.setup.shape[0], client.setup.outputs)  # the statistics do not know them
+        key = digest(attack, self.observation, self.seed)
+        kept = _part(self.checkpoint, "coarse")
+        coarse = grids.of(len(begun))
+        brought_on = coarse(client, begun, logits, attack.box, self.draws, self.on_iteration, kept, key)
+        settled = grids.settled(attack.optimiser, self.images)
+        fine = replace(attack, start=Given(brought_on), optimiser=settled)
+        return replace(self.play(fine, grids.of(self.images).total, "statistics"), start=begun)
+
+
+class Stages(Protocol):
+    """How an attack goes about one observation."""
+
+    def extra(self, images: int) -> int:
+        """Iterations beside the attack's own budget."""
+        ...
+
+    def play(self, attack: "Inversion", turn: Turn) -> Reconstruction: ...
+
+
 @dataclass(frozen=True)
 class CoarseFirst:
     """Coarse grids, then the attack itself from where they ended."""
 
     grids: Grids = field(default_factory=Grids)
 
-    def run(
-        self,
-        attack: "Inversion",
-        observations: Sequence[Observation],
-        rng: torch.Generator,
-        on_iteration: OnIteration,
-        checkpoint: Checkpoint | None,
-    ) -> list[Reconstruction]:
-        """One observation after another. The guess's objective and trace are those of the pixels."""
-        return _each(self._one, self.extra, attack, observations, rng, on_iteration, checkpoint)
-
     def extra(self, images: int) -> int:
-        """Iterations beside the attack's own budget."""
         return self.grids.of(images).total
 
-    def _one(
-        self,
-        attack: "Inversion",
-        observation: Observation,
-        seed: int,
-        on_iteration: Callable[[int], None],
-        checkpoint: Checkpoint | None,
-    ) -> Reconstruction:
-        assert observation.training is not None
-        draws = generator(seed, digest(observation.update), "stages")
-        alone = replace(attack, stages=None)
-        begun, brought_on = _on_grids(self.grids, alone, observation, seed, draws, on_iteration, checkpoint)
-        images = observation.training.images
-        done = self.grids.of(images).total
-        (guess,) = replace(alone, start=Given(brought_on), optimiser=self.grids.settled(attack.optimiser, images)).run(
-            [observation],
-            draws,
-            _from(on_iteration, done),
-            None if checkpoint is None else checkpoint.part("statistics"),
-        )
-        return replace(guess, start=begun)
+    def play(self, attack: "Inversion", turn: Turn) -> Reconstruction:
+        """The guess's objective and trace are those of the pixels."""
+        return turn.coarse_first(self.grids, replace(attack, stages=None))
 
 
 @dataclass(frozen=True)
@@ -102,51 +116,18 @@ class StatisticsFirst:
     lr: float
     grids: Grids = field(default_factory=Grids)
 
-    def run(
-        self,
-        attack: "Inversion",
-        observations: Sequence[Observation],
-        rng: torch.Generator,
-        on_iteration: OnIteration,
-        checkpoint: Checkpoint | None,
-    ) -> list[Reconstruction]:
-        """All stages, one observation after another.
-
-        The guess's objective and trace are those of the last stage, its start is the attack's.
-        """
-        return _each(self._one, self.extra, attack, observations, rng, on_iteration, checkpoint)
-
     def extra(self, images: int) -> int:
-        """Iterations beside the attack's own budget."""
         return self.grids.of(images).total + self.iterations
 
-    def _one(
-        self,
-        attack: "Inversion",
-        observation: Observation,
-        seed: int,
-        on_iteration: Callable[[int], None],
-        checkpoint: Checkpoint | None,
-    ) -> Reconstruction:
+    def play(self, attack: "Inversion", turn: Turn) -> Reconstruction:
+        """The guess's objective and trace are those of the last stage, its start is the attack's."""
         assert isinstance(attack.objective, Objective)
         assert isinstance(attack.optimiser, Adam)
-        assert observation.training is not None
         steps = attack.objective.steps
         # Far from the truth, unrolling puts later steps at wrong weights.
         alone = replace(attack.objective, distance=None, steps="interpolated" if steps == "unrolled" else steps)
-        first = replace(attack, objective=alone, stages=None)
-        draws = generator(seed, digest(observation.update), "stages")
-        begun, brought_on = _on_grids(self.grids, first, observation, seed, draws, on_iteration, checkpoint)
-        images = observation.training.images
-        done = self.grids.of(images).total
-        first = replace(first, start=Given(brought_on), optimiser=self.grids.settled(attack.optimiser, images))
-        (guess,) = first.run(
-            [observation],
-            draws,
-            _from(on_iteration, done),
-            None if checkpoint is None else checkpoint.part("statistics"),
-        )
-        second = replace(
+        guess = turn.coarse_first(self.grids, replace(attack, objective=alone, stages=None))
+        both = replace(
             attack,
             start=Given(guess.images),
             optimiser=replace(attack.optimiser, lr=self.lr),
@@ -156,52 +137,32 @@ class StatisticsFirst:
             restarts=1,
             stages=None,
         )
-        done += attack.budget.iterations
-        (last,) = second.run(
-            [observation], draws, _from(on_iteration, done), None if checkpoint is None else checkpoint.part("both")
-        )
-        return replace(last, start=begun, snapshots=guess.snapshots)
+        last = turn.play(both, self.grids.of(turn.images).total + attack.budget.iterations, "both")
+        return replace(last, start=guess.start, snapshots=guess.snapshots)
 
 
-One = Callable[["Inversion", Observation, int, Callable[[int], None], Checkpoint | None], Reconstruction]
-
-
-def _each(
-    one: One,
-    extra: Callable[[int], int],
+def in_stages(
+    stages: Stages,
     attack: "Inversion",
-    observations: Sequence[Observation],
+    observations: Observations,
     rng: torch.Generator,
     on_iteration: OnIteration,
-    checkpoint: Checkpoint | None,
+    checkpoint: Kept,
 ) -> list[Reconstruction]:
+    """All stages, one observation after another."""
     seed = int(torch.randint(2**62, (), generator=rng))
-    parts = [attack.budget.iterations + extra(seen.training.images) for seen in observations if seen.training]
+    parts = [attack.budget.iterations + stages.extra(seen.training.images) for seen in observations if seen.training]
     found = []
     for k, observation in enumerate(observations):
+        draws = generator(seed, digest(observation.update), "stages")
         report = partial(_report, on_iteration, sum(parts[:k]), sum(parts))
-        part = None if checkpoint is None else checkpoint.part(f"observation-{k}")
-        found.append(one(attack, observation, seed, report, part))
+        turn = Turn(observation, seed, draws, report, _part(checkpoint, f"observation-{k}"))
+        found.append(stages.play(attack, turn))
     return found
 
 
-def _on_grids(
-    grids: Grids,
-    attack: "Inversion",
-    observation: Observation,
-    seed: int,
-    draws: torch.Generator,
-    on_iteration: Callable[[int], None],
-    checkpoint: Checkpoint | None,
-) -> tuple[Tensor, Tensor]:
-    """The attack's own start, and what the grids made of it by the attack's objective."""
-    client = client_for(observation, attack.objective)
-    begun = attack.start(observation, client.setup.shape, draws)
-    logits = begun.new_zeros(client.setup.shape[0], client.setup.outputs)  # the statistics do not know them
-    part = None if checkpoint is None else checkpoint.part("coarse")
-    return begun, grids.of(len(begun))(
-        client, begun, logits, attack.box, draws, on_iteration, part, digest(attack, observation, seed)
-    )
+def _part(checkpoint: Kept, name: str) -> Kept:
+    return None if checkpoint is None else checkpoint.part(name)
 
 
 def _report(on_iteration: OnIteration, done: int, iterations: int, iteration: int) -> None:

@@ -6,12 +6,13 @@ held out, to make them more alike (SSIM); it is used only where it does so on pa
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Generator, Tensor, nn
 
 from fluoroscope.attacks.common.running import Kept, Observations, OnIteration, silent
-from fluoroscope.attacks.learned.learning import NEEDS, lessons
+from fluoroscope.attacks.learned.learning import NEEDS, Lesson, guessed, lessons
 from fluoroscope.attacks.learned.ridge import Linear, guesses
 from fluoroscope.attacks.registry import ATTACKS
 from fluoroscope.errors import Unsupported
@@ -29,33 +30,29 @@ SQUARED_ERROR = 2.0
 class DecoderInversion:
     """The linear inverter's guess, sharpened by a convolutional network."""
 
+    needs: ClassVar[frozenset[Capability]] = NEEDS
     most: int = 8
     """Images that are told one by one; of a client with more, their mean alone."""
     epochs: int = 12
     channels: int = 24
     lr: float = 2e-3
 
-    @property
-    def needs(self) -> frozenset[Capability]:
-        return NEEDS
-
     def run(
         self, observations: Observations, rng: Generator, on_iteration: OnIteration = silent, checkpoint: Kept = None
     ) -> list[Reconstruction]:
         """A guess for each observation."""
-        found: dict[int, Reconstruction] = {}
-        for lesson in lessons("decoder", observations, rng, on_iteration, checkpoint, iterations=self.epochs):
-            if min(lesson.setup.network.input_shape[1:]) < WINDOW:
-                raise Unsupported(f"decoder needs images of at least {WINDOW} pixels: use ridge.")
-            linear = Linear.of(lesson, self.most)
-            # A seed of its own, so that a guess does not depend on its neighbours.
-            with seeded_globals(0):
-                network, gained = self._trained(linear, lesson.report)
-            images = linear.images(lesson)
-            if gained:
-                images = _decoded(network, images)
-            found |= zip(lesson.places, guesses(images, linear.ridge.error), strict=True)
-        return [found[place] for place in range(len(observations))]
+        asked = lessons("decoder", observations, rng, on_iteration, checkpoint, iterations=self.epochs)
+        return guessed(asked, self._guesses)
+
+    def _guesses(self, lesson: Lesson) -> list[Reconstruction]:
+        if min(lesson.setup.network.input_shape[1:]) < WINDOW:
+            raise Unsupported(f"decoder needs images of at least {WINDOW} pixels: use ridge.")
+        linear = Linear.of(lesson, self.most)
+        # A seed of its own, so that a guess does not depend on its neighbours.
+        with seeded_globals(0):
+            network, gained = self._trained(linear, lesson.report)
+        images = linear.images(lesson)
+        return guesses(_decoded(network, images) if gained else images, linear.ridge.error)
 
     def _trained(self, linear: Linear, report: Callable[[int], None]) -> tuple[nn.Module, bool]:
         """The network, and whether it made held-out guesses at patients that it has not seen more alike."""

@@ -1,6 +1,6 @@
 """What learned attacks share: clients that look alike are learned for once, and what was simulated is kept."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -16,7 +16,7 @@ from fluoroscope.attacks.learned.simulated_rounds import SimulatedRounds, learnt
 from fluoroscope.digest import digest
 from fluoroscope.errors import Unsupported
 from fluoroscope.threat_models.needs import require
-from fluoroscope.types import Capability, Observation
+from fluoroscope.types import Capability, Observation, Reconstruction
 
 NEEDS = SIMULATION | {Capability.PUBLIC_IMAGES, Capability.DEFENCE}
 """Of the update itself they take whatever is seen of it."""
@@ -93,6 +93,14 @@ def lessons(
         _LAST[key, seed] = made
         seen = tuple(observations[place] for place in places)
         yield Lesson(tuple(places), seen, setup, evidence, made, partial(_after, tell))
+
+
+def guessed(asked: Iterable[Lesson], guess: Callable[[Lesson], Sequence[Reconstruction]]) -> list[Reconstruction]:
+    """What `guess` makes of each lesson, in the order of all observations."""
+    found: dict[int, Reconstruction] = {}
+    for lesson in asked:
+        found |= zip(lesson.places, guess(lesson), strict=True)
+    return [found[place] for place in sorted(found)]
 
 
 def _key(observation: Observation, evidence: Evidence) -> str:

@@ -1,12 +1,13 @@
 """A linear inverter: from what is seen of an update straight to the images, learned on public ones."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Generator, Tensor
 
 from fluoroscope.attacks.common.running import Kept, Observations, OnIteration, silent
 from fluoroscope.attacks.learned.evidence import CHANGES, SIZES, STATISTICS
-from fluoroscope.attacks.learned.learning import NEEDS, Lesson, lessons
+from fluoroscope.attacks.learned.learning import NEEDS, Lesson, guessed, lessons
 from fluoroscope.attacks.learned.ridge_regression import Deviations, Directions, Ridge
 from fluoroscope.attacks.registry import ATTACKS
 from fluoroscope.types import Capability, Reconstruction
@@ -25,22 +26,19 @@ class RidgeInversion:
     Several images are told from dark to bright: of an update nobody knows which was first.
     """
 
+    needs: ClassVar[frozenset[Capability]] = NEEDS
     most: int = 8
     """Images that are told one by one; of a client with more, their mean alone."""
-
-    @property
-    def needs(self) -> frozenset[Capability]:
-        return NEEDS
 
     def run(
         self, observations: Observations, rng: Generator, on_iteration: OnIteration = silent, checkpoint: Kept = None
     ) -> list[Reconstruction]:
         """A guess for each observation; those of one kind of client are learned for together."""
-        found: dict[int, Reconstruction] = {}
-        for lesson in lessons("ridge", observations, rng, on_iteration, checkpoint):
-            learned = Linear.of(lesson, self.most)
-            found |= zip(lesson.places, guesses(learned.images(lesson), learned.ridge.error), strict=True)
-        return [found[place] for place in range(len(observations))]
+        return guessed(lessons("ridge", observations, rng, on_iteration, checkpoint), self._guesses)
+
+    def _guesses(self, lesson: Lesson) -> list[Reconstruction]:
+        learned = Linear.of(lesson, self.most)
+        return guesses(learned.images(lesson), learned.ridge.error)
 
 
 @dataclass(frozen=True, eq=False)

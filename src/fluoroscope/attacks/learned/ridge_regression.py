@@ -73,13 +73,13 @@ def _units(rows: Tensor) -> Tensor:
 class Ridge:
     """Maps evidence to targets: the mean of the targets, and what the evidence adds to it."""
 
+    mean: Tensor
     kinds: tuple[str, ...]
     scalings: Mapping[str, Scaling]
     evidence: Tensor
     """(n, values): what was learned from, scaled."""
     weights: Tensor
     """(n, outputs), the dual solution."""
-    mean: Tensor
     strength: float
     error: float
     """Of cross-validation, as a share of the error of the mean alone: 1 or more shows that nothing was learned."""
@@ -112,7 +112,7 @@ class Ridge:
         mean, kernel = targets.mean(0), inputs @ inputs.T
         ridge = strength * float(kernel.diagonal().mean()) * torch.eye(len(kernel), dtype=kernel.dtype)
         weights = torch.linalg.solve(kernel + ridge, targets - mean)
-        return cls(kinds, scalings, inputs, weights, mean, strength, error / _error_of_the_mean(products, folds))
+        return cls(mean, kinds, scalings, inputs, weights, strength, error / _error_of_the_mean(products, folds))
 
     def held_out(self, targets: Tensor, folds: Tensor) -> Tensor:
         """(n, outputs): what would have been predicted for each, had its fold not been learned from."""

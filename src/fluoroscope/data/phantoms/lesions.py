@@ -11,15 +11,6 @@ from fluoroscope.data.phantoms.paths import Curves, points_for
 
 
 @dataclass(frozen=True)
-class Lesions:
-    """How much each pixel is covered, 0 to 1."""
-
-    blood: Floats
-    exudate: Floats
-    wool: Floats
-
-
-@dataclass(frozen=True)
 class _Spots:
     """Scattered spots: how many at each grade, how wide, how strong."""
 
@@ -40,6 +31,15 @@ class _Spots:
 _MICROANEURYSMS = _Spots((0, 6, 8, 14, 8), (0, 14, 22, 32, 24), (0.012, 0.017), 1.3)
 _HAEMORRHAGES = _Spots((0, 0, 2, 12, 3), (0, 0, 7, 28, 18), (0.016, 0.042), 0.9)
 _COTTON_WOOL = _Spots((0, 0, 0, 2, 0), (0, 0, 1, 7, 4), (0.025, 0.05), 0.55)
+
+
+@dataclass(frozen=True)
+class Lesions:
+    """How much each pixel is covered, 0 to 1."""
+
+    blood: Floats
+    exudate: Floats
+    wool: Floats
 
 
 def _per_grade(labels: NDArray[np.int64], values: tuple[float, ...]) -> Floats:

@@ -61,7 +61,7 @@ def inspect(
         network = model if isinstance(model, nn.Module) else _filled(agreed, state)
         anatomy = (dissect(network, images) if network is not None else None) or from_state(state, images)
         reasons += examined(anatomy)
-    return Verdict(_sorted(reasons), own, time.perf_counter() - start, bool(anatomy.steps))
+    return Verdict(own, _sorted(reasons), time.perf_counter() - start, bool(anatomy.steps))
 
 
 def examined(anatomy: Anatomy) -> list[Reason]:

@@ -37,10 +37,10 @@ class Layer:
     """(units, inputs)."""
     bias: Tensor
     """Zeros where there is none."""
-    seen: tuple[Tensor, ...]
-    """What it reads of the client's images, and of the stand-ins: (samples, inputs) each. Empty where unknown."""
     last: bool
     """Makes the model's answer; no rectifier follows."""
+    seen: tuple[Tensor, ...]
+    """What it reads of the client's images, and of the stand-ins: (samples, inputs) each. Empty where unknown."""
     pixels: bool = False
     """Reads the image itself."""
     deep: bool = False

@@ -15,7 +15,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-Kind = Literal["dense", "conv", "transposed"]
 PRODUCTS = {torch.matmul, torch.mm, Tensor.matmul, Tensor.mm, Tensor.__matmul__}
 CONVOLUTIONS = {F.conv2d, torch.conv2d}
 TRANSPOSED = {F.conv_transpose2d, torch.conv_transpose2d}
@@ -25,6 +24,7 @@ SMALLEST_MAP = 4
 LARGE_KERNEL = 8
 PROBES = 2
 """Images of a run that only asks for shapes; BatchNorm wants more than one."""
+Kind = Literal["dense", "conv", "transposed"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,12 +34,12 @@ class Step:
     name: str
     """Of the weight in the state dict."""
     kind: Kind
-    weight: Tensor
-    """(units, inputs), whatever its shape was."""
-    bias: Tensor | None
     given: tuple[int, ...]
     """Shape of what it reads, without the batch."""
     made: tuple[int, ...]
+    weight: Tensor
+    """(units, inputs), whatever its shape was."""
+    bias: Tensor | None
     stride: tuple[int, ...] = (1, 1)
     kernel: tuple[int, ...] = (1, 1)
     groups: int = 1
@@ -144,10 +144,10 @@ class _Watching(TorchFunctionMode):
         step = Step(
             name=name,
             kind=kind,
-            weight=matrix,
-            bias=bias if bias is not None and bias.shape == (len(matrix),) else None,
             given=tuple(given.shape[1:]),
             made=tuple(out.shape[1:]),
+            weight=matrix,
+            bias=bias if bias is not None and bias.shape == (len(matrix),) else None,
             stride=stride,
             kernel=kernel,
             groups=groups,

@@ -34,9 +34,9 @@ class Reason:
 class Verdict:
     """Refused if any reason says so."""
 
-    reasons: tuple[Reason, ...]
     digest: str
     """SHA-256 of every array: clients that compare it know whether all were sent the same model."""
+    reasons: tuple[Reason, ...]
     seconds: float
     ran: bool
     """Whether images went through the network; a bare state of unknown architecture is judged by its weights."""

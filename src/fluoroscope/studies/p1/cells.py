@@ -24,7 +24,7 @@ from fluoroscope.scores.reconstruction import ImageScore, score
 from fluoroscope.studies.p1.federation import SCALES, Federation, Scale, Trained
 from fluoroscope.studies.timed_attack import timed_attack
 from fluoroscope.threat_models import THREATS, observe
-from fluoroscope.types import Capability, Observation, PrivateBatch, Reconstruction, UpdateRecord
+from fluoroscope.types import Capability, Observation, PrivateBatch, Reconstruction, UpdateRecord, split_state
 
 SHOWN = 2
 """Clients whose first image is kept for the figure."""
@@ -142,9 +142,8 @@ class Inverted:
             return replace(observation, public_mean=images.mean(0))
         if self.without == "checkpoint":  # another network of the same architecture stands in for the global model
             state = task.network.build(derive(seed, "another network")).state_dict()
-            parts = {name: value for name, value in state.items() if name not in task.buffer_names}
-            buffers = {name: value for name, value in state.items() if name in task.buffer_names}
-            return replace(observation, state_before=parts, buffers_before=buffers)
+            parameters, buffers = split_state(state, task.buffer_names)
+            return replace(observation, state_before=parameters, buffers_before=buffers)
         return observation
 
 

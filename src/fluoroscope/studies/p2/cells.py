@@ -194,9 +194,9 @@ class Downstream:
     images: int
     k: int
     size: int = 28
+    scored_on: Literal["originals", "recovered"] = "recovered"
     model: str = "small-cnn"
     epochs: int = 20
-    scored_on: Literal["originals", "recovered"] = "recovered"
     data: str = "phantom/chest"
 
     @property
