@@ -119,7 +119,7 @@ def test_half_a_line_is_an_interrupted_write(five):
     """Wherever the last line is torn, the others are whole, and the next append goes on from them."""
     whole = five.read_bytes()
     start = len(b"".join(lines(five)[:4]))
-    for end in range(start + 1, len(whole) - 1):
+    for end in range(start + 1, len(whole) - 1, 5):
         five.write_bytes(whole[:end])
         found = verify_ledger(five)
         assert (found.broken, found.interrupted, len(found.entries)) == ("", True, 4)
@@ -223,8 +223,19 @@ def test_reasons_in_other_words_are_not_kept():
     assert not any(each.judged for each in judged(not_judged("anna")))
 
 
-def appending(path: Path, first: int, answers: int) -> None:
-    """A process that appends without end, every message twice, and says which it has an answer for."""
+def appending(path: Path, first: int, answers: int, pieces: int | None) -> None:
+    """A process that appends without end, every message twice, and says which it has an answer for.
+
+    Its lines are written in pieces; after so many of them it kills itself, in the middle of a line.
+    """
+    whole, written = os.pwrite, iter(range(1, 10**9))
+
+    def piece(handle: int, content: bytes, offset: int) -> int:
+        if next(written) == pieces:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return whole(handle, content[:40], offset)
+
+    os.pwrite = piece  # of this process alone
     try:
         ledger = Ledger(path)
         for number in range(first, first + 1_000_000):
@@ -236,24 +247,27 @@ def appending(path: Path, first: int, answers: int) -> None:
 
 
 def test_kill_loses_and_doubles_nothing(tmp_path):
-    """Ten processes, each killed with SIGKILL at a random moment of its appending."""
-    path, draw, answered = tmp_path / "ledger.jsonl", random.Random(1), []
+    """Ten processes, killed with SIGKILL at random moments: five from outside, five in the middle of a line."""
+    path, draw, answered, torn = tmp_path / "ledger.jsonl", random.Random(1), [], 0
     for turn in range(10):
+        pieces = draw.randrange(2, 400) if turn % 2 else None
         reading, writing = os.pipe()
         child = os.fork()
         if not child:
-            appending(path, turn * 1_000_000, writing)
+            appending(path, turn * 1_000_000, writing, pieces)
         os.close(writing)
         with os.fdopen(reading, "rb") as answers:
-            for _ in range(draw.randrange(1, 40)):  # so many answers, then somewhere in the next
-                answered.append(int(answers.readline()))  # noqa: PERF401
-            sum(range(draw.randrange(100_000)))
-            os.kill(child, signal.SIGKILL)
+            if pieces is None:
+                answered += [int(answers.readline()) for _ in range(draw.randrange(1, 40))]
+                sum(range(draw.randrange(100_000)))  # somewhere in the next
+                os.kill(child, signal.SIGKILL)
             assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
             answered += [int(line) for line in answers.read().split(b"\n")[:-1]]
         found = verify_ledger(path)
         assert not found.broken
+        torn += found.interrupted
         written = [e.round for e in found.entries]
         assert len(written) == len(set(written))
         assert set(answered) <= set(written)
         assert len(written) <= len(answered) + turn + 1, "at most the line that was being written"
+    assert torn >= 4, "kills met lines that were being written"
