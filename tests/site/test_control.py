@@ -187,6 +187,15 @@ def test_what_leaves_is_what_was_measured(door, metering):
     assert not torch.equal(out.state["3.weight"], after["3.weight"])
 
 
+def test_a_defence_that_cannot_be_applied_lets_nothing_leave(door, metering):
+    metering(QUIET)
+    lenient = {"when_not_judged": "send"}
+    for number, missing in enumerate(({"network": None}, {"training": None})):
+        out = door(lenient, defence=NOISE, **missing).release(*states(), run="r", round=number)
+        assert (out.decision.answer, out.state) == ("withhold", {})
+        assert out.decision.reasons == ("The defence stopped with Misconfigured, so nothing may pass.",)
+
+
 def test_half_precision_stays_half(door, metering):
     metering(QUIET)
     before, after = ({name: value.half() for name, value in state.items()} for state in states())
@@ -230,7 +239,7 @@ def test_epsilon_is_of_all_releases_and_the_budget_ends_them(door, metering):
     last = control.release(before, after, run="c", round=1)
     assert (last.decision.answer, last.state) == ("withhold", {}), "a new run's name buys no new budget"
     found = [e.epsilon for e in read_ledger(control.ledger.path)]
-    assert found == pytest.approx([spent[0], spent[1], spent[1], spent[2]])
+    assert found == pytest.approx([spent[0], spent[0], spent[1], spent[1]])
 
 
 def test_epsilon_goes_on_when_the_noise_changes(door, metering):
