@@ -365,6 +365,14 @@ def test_the_federations_classes_may_be_more_than_the_sites(tmp_path):
     assert torch.equal(ordered.own().labels, 2 - plain.own().labels)
 
 
+def test_public_images_count_in_the_same_classes(tmp_path):
+    both = FILE.replace("size = 28", 'size = 28\npublic = "phantom/chest"')
+    file, found = tmp_path / "appetite.toml", load("phantom/chest", Request(28)).classes
+    plain = open_site(_written(file, both)).subject.public()
+    turned = both.replace("size = 28", f"size = 28\nclasses = {list(reversed(found))}")
+    assert torch.equal(open_site(_written(file, turned)).subject.public().labels, 1 - plain.labels)
+
+
 def _written(file, text):
     file.write_text(text)
     return file
@@ -377,7 +385,7 @@ def _written(file, text):
         (("lr = 0.1", "lr = 0.1\n[[defence]]\nname = 'fed-bn'"), "no BatchNorm"),
         (("lr = 0.1", "lr = 0.1\nlr_decay = 0.5\nlr_decay_every = 2"), "lr_decay"),
         (("lr = 0.1", "lr = 0.1\nfrozen = ['nothing.*']"), "nothing"),
-        (("size = 28", "size = 28\nclasses = ['cat', 'dog']"), "site.classes"),
+        (("size = 28", "size = 28\nclasses = ['cat', 'dog']"), "the federation's classes are: cat, dog"),
         (('images = "phantom/chest"\nsize = 28', ""), "site.size"),
         (("lenet5", "lenet6"), "lenet5"),
     ],

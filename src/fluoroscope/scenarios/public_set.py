@@ -1,6 +1,9 @@
 """Public images that somebody brings along, in the place of the plan's auxiliary ones."""
 
+from collections.abc import Sequence
+
 from fluoroscope.data import Request, load
+from fluoroscope.data.class_order import in_class_order
 from fluoroscope.errors import BadInput
 from fluoroscope.types import LabelledImages, LocalTraining, Network
 
@@ -8,8 +11,17 @@ MOST = 2000
 """Images of a public source that are used; a stratified sample of a larger one."""
 
 
-def public_set(source: str, network: Network, training: LocalTraining, seed: int) -> LabelledImages:
+def public_set(
+    source: str, network: Network, training: LocalTraining, seed: int, classes: Sequence[str] | None = None
+) -> LabelledImages:
     """The images of a source such as `folder:PATH`, as the network takes them.
+
+    Args:
+        source: as `data show` takes it.
+        network: what they are for.
+        training: of that network.
+        seed: of the sample.
+        classes: the network's, in its order; None takes the source's as they are.
 
     Raises:
         BadInput: they cannot be brought into that shape, or their labels are not the network's.
@@ -28,5 +40,5 @@ def public_set(source: str, network: Network, training: LocalTraining, seed: int
             f"{source} has the classes {', '.join(found.classes)}, and {network.name} is trained on others: sort the "
             "public images into its classes."
         )
-    batch = found.batch
+    batch = (found if classes is None else in_class_order(found, classes)).batch
     return LabelledImages(batch.images, batch.labels, batch.patients)
