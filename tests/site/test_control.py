@@ -365,6 +365,14 @@ def test_the_federations_classes_may_be_more_than_the_sites(tmp_path):
     assert torch.equal(ordered.own().labels, 2 - plain.own().labels)
 
 
+def test_a_site_without_images_can_still_inspect_models(tmp_path):
+    text = FILE.replace('images = "phantom/chest"', "classes = ['normal', 'opacity']")
+    control = open_site(_written(tmp_path / "appetite.toml", text))
+    before = control.subject.network.build().state_dict()
+    assert control.receive(before, run="r", round=1).answer == "send"
+    assert control.release(before, before, run="r", round=1).decision.answer == "withhold"
+
+
 def test_public_images_count_in_the_same_classes(tmp_path):
     both = FILE.replace("size = 28", 'size = 28\npublic = "phantom/chest"')
     file, found = tmp_path / "appetite.toml", load("phantom/chest", Request(28)).classes
