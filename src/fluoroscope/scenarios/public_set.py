@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from fluoroscope.data import Request, load
-from fluoroscope.data.class_order import in_class_order
+from fluoroscope.data.classes import in_classes
+from fluoroscope.data.multi_label import with_findings
 from fluoroscope.errors import BadInput
 from fluoroscope.types import LabelledImages, LocalTraining, Network
 
@@ -12,16 +13,11 @@ MOST = 2000
 
 
 def public_set(
-    source: str, network: Network, training: LocalTraining, seed: int, classes: Sequence[str] | None = None
+    source: str, network: Network, training: LocalTraining, seed: int, classes: Sequence[str] = ()
 ) -> LabelledImages:
     """The images of a source such as `folder:PATH`, as the network takes them.
 
-    Args:
-        source: as `data show` takes it.
-        network: what they are for.
-        training: of that network.
-        seed: of the sample.
-        classes: the network's, in its order; None takes the source's as they are.
+    With `classes`, labels are told by their names, in this order; several findings per image need them.
 
     Raises:
         BadInput: they cannot be brought into that shape, or their labels are not the network's.
@@ -35,10 +31,12 @@ def public_set(
         raise BadInput(
             f"{source} gives images of the shape {found.shape}, and {network.name} takes {network.input_shape}."
         )
-    if training.loss.multi_label or len(found.classes) > network.outputs:
+    if classes:
+        found = in_classes(with_findings(found) if training.loss.multi_label else found, classes)
+    elif training.loss.multi_label or len(found.classes) > network.outputs:
         raise BadInput(
             f"{source} has the classes {', '.join(found.classes)}, and {network.name} is trained on others: sort the "
             "public images into its classes."
         )
-    batch = (found if classes is None else in_class_order(found, classes)).batch
+    batch = found.batch
     return LabelledImages(batch.images, batch.labels, batch.patients)
