@@ -46,7 +46,9 @@ ALLOWED = {
     "calibration": CORE | {"report.figures", "scenarios", "cells"},
     "audit": CORE | {"scenarios", "cells"},
     "studies": CORE | {"report", "scenarios", "cells"},
-    "cli": CORE | {"audit", "calibration", "cells", "report", "scenarios", "studies"},
+    "site": CORE | {"scenarios"},
+    "integrations": CORE | {"scenarios", "site"},
+    "cli": CORE | {"audit", "calibration", "cells", "integrations", "report", "scenarios", "site", "studies"},
 }
 """A row for every room: what it may import beside itself."""
 

@@ -1,0 +1,64 @@
+"""What the meter says of one update: a reading per kind of leak, or why there is none."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Leak = Literal["reconstruction", "label-counts"]
+LEAKS: tuple[Leak, ...] = ("reconstruction", "label-counts")
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One kind of leak of one update, as a curious (honest-but-curious) server could read it."""
+
+    leak: Leak
+    value: float | None
+    """Its size beyond what chance gives; 0 where it is not told from chance, None where nothing could be judged."""
+    sentence: str
+    """What was read, or why nothing could be, in plain words: no image, no name, no path."""
+    attack: str = ""
+    """The attack behind it."""
+    p_value: float | None = None
+    """How often chance does as well."""
+    numbers: Mapping[str, float] = field(default_factory=dict)
+    """What was measured beside it."""
+
+    @property
+    def judged(self) -> bool:
+        return self.value is not None
+
+    def plain(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "leak": self.leak,
+            "value": self.value,
+            "judged": self.judged,
+            "sentence": self.sentence,
+            "attack": self.attack or None,
+            "p_value": self.p_value,
+            "numbers": dict(self.numbers),
+        }
+
+
+@dataclass(frozen=True)
+class Metered:
+    """All readings of one update."""
+
+    readings: tuple[Reading, ...]
+    left_out: tuple[str, ...] = ()
+    """What was not tried, and why: attacks that do not apply, or for which there was no time."""
+    seconds: float = 0.0
+
+    def plain(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "readings": [reading.plain() for reading in self.readings],
+            "left_out": list(self.left_out),
+            "seconds": self.seconds,
+        }
+
+
+def not_judged(why: str) -> Metered:
+    """No leak could be judged, for one reason."""
+    return Metered(tuple(Reading(leak, None, why) for leak in LEAKS))
