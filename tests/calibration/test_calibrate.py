@@ -9,7 +9,18 @@ import pytest
 from tests.cli.test_attack import PLAN
 from tests.cli.test_cli import fluoroscope
 
-QUICK = ("--set", "budget.iterations=3", "--on", "records", "--draws", "2", "--precision", "0.9")
+QUICK = (
+    "--set",
+    "budget.iterations=3",
+    "--set",
+    "stages.grids.one.iterations=2",
+    "--on",
+    "records",
+    "--draws",
+    "2",
+    "--precision",
+    "0.9",
+)
 
 
 @pytest.fixture(scope="module")

@@ -32,6 +32,8 @@ name = "small-cnn"
 rounds = [1, 2]
 """
 QUICK = ("--set", "budget.iterations=4")
+COARSE = [f"stages.grids.{kind}.iterations=2" for kind in ("one", "several")]
+BN_ONLY = ("--attack", "bn-only", *QUICK, "--set", COARSE[0], "--set", COARSE[1])
 RUN_ISOLATED = recorded_update.run_isolated
 
 
@@ -53,7 +55,7 @@ def here(monkeypatch):
 
 def test_it_takes_the_last_round_and_the_smallest_client(run, monkeypatch):
     monkeypatch.setattr(recorded_update, "run_isolated", RUN_ISOLATED)
-    done = fluoroscope("attack", "run", "--attack", "bn-only", *QUICK, "--json", cwd=run)
+    done = fluoroscope("attack", "run", *BN_ONLY, "--json", cwd=run)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert (found["client"], found["round"], found["images"]) == ("client-9", 2, 1)
@@ -97,7 +99,7 @@ def test_what_auto_cannot_do_is_said(run, told, message):
 
 
 def test_the_same_seed_gives_the_same_guess_and_another_batch_is_matched(run):
-    told = ["attack", "run", "--attack", "bn-only", *QUICK, "--json", "--client", "client-1", "--round", 1]
+    told = ["attack", "run", *BN_ONLY, "--json", "--client", "client-1", "--round", 1]
     one, two = (json.loads(fluoroscope(*told, "--out", name, "--seed", 3, cwd=run).stdout) for name in ("a", "b"))
     different = {"seconds", "files"}
     assert {k: v for k, v in one.items() if k not in different} == {k: v for k, v in two.items() if k not in different}
@@ -105,7 +107,7 @@ def test_the_same_seed_gives_the_same_guess_and_another_batch_is_matched(run):
 
 
 def test_a_person_reads_what_was_known_and_how_near_it_came(run):
-    done = fluoroscope("attack", "run", "--attack", "bn-only", *QUICK, "--set", "restarts=2", cwd=run)
+    done = fluoroscope("attack", "run", *BN_ONLY, "--set", "restarts=2", cwd=run)
     assert done.returncode == 0, done.stderr
     for words in ("the attacker knows", "labels", "objective", "ssim prior", "rdlv", "reconstruction.png"):
         assert words in done.stdout
@@ -162,7 +164,7 @@ def test_without_the_images_of_the_plan_it_attacks_and_cannot_score(run):
     found = json.loads(done.stdout)
     assert found["scores"] is None
     assert found["known"]["prior"] is False
-    refused = fluoroscope("attack", "moved", "--attack", "bn-only", *QUICK, cwd=run)
+    refused = fluoroscope("attack", "moved", *BN_ONLY, cwd=run)
     assert refused.returncode == 2
     assert "bn-only starts from a public prior, but the images of the plan cannot be loaded" in refused.stderr
 

@@ -34,6 +34,7 @@ threats = ["curious-server"]
 victims = 2
 clients = ["client-4"]
 inference = ["metrics"]
+rehearse = ["ridge"]
 """
 
 

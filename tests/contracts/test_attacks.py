@@ -12,6 +12,7 @@ from fluoroscope.attacks import ATTACKS
 from fluoroscope.attacks.closed_form.span import Span
 from fluoroscope.attacks.common.engine import Budget
 from fluoroscope.attacks.gradient_inversion.attack import Inversion
+from fluoroscope.attacks.gradient_inversion.stages import StatisticsFirst
 from fluoroscope.attacks.learned import learning
 from fluoroscope.attacks.learned.map_inversion import MapInversion
 from fluoroscope.data import Request, load
@@ -57,7 +58,13 @@ def recorded(name: str, victim: PrivateBatch, batch_size: int = 1) -> UpdateReco
 
 
 def quick(name: str, iterations: int = 3):
+    """With few iterations, in every stage."""
     attack = ATTACKS.get(name)
+    if isinstance(attack, Inversion) and attack.stages is not None:
+        grids = attack.stages.grids
+        grids = replace(grids, one=replace(grids.one, iterations=2), several=replace(grids.several, iterations=2))
+        last = {"iterations": 2} if isinstance(attack.stages, StatisticsFirst) else {}
+        attack = replace(attack, stages=replace(attack.stages, grids=grids, **last))
     shortened = isinstance(attack, Inversion | Span | MapInversion)
     return replace(attack, budget=Budget(iterations)) if shortened else attack
 

@@ -11,7 +11,6 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from scipy.optimize import brentq
 from scipy.special import log_ndtr, ndtr, ndtri
 
 from fluoroscope.defences import accounting
@@ -71,6 +70,8 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     if mu <= 0 or _gaussian_delta(mu, 0.0) <= delta:
         return 0.0
     high = mu**2 / 2 + mu * math.sqrt(2 * math.log(1 / delta)) + 1.0  # zCDP: above the root
+    from scipy.optimize import brentq  # slow, and few processes ask for an epsilon
+
     return float(brentq(lambda epsilon: _gaussian_delta(mu, epsilon) - delta, 0.0, high, xtol=1e-10))
 
 

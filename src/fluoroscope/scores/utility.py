@@ -3,7 +3,6 @@
 from typing import TypedDict
 
 import numpy as np
-from sklearn.metrics import precision_recall_fscore_support, roc_auc_score
 from torch import Tensor
 
 from fluoroscope.types import BinaryCrossEntropy, CrossEntropy
@@ -28,6 +27,8 @@ def utility(logits: Tensor, labels: Tensor) -> Utility:
     Of findings, the accuracy is over every (image, finding) pair, and one is predicted where its probability is above
     a half.
     """
+    from sklearn.metrics import precision_recall_fscore_support, roc_auc_score  # a second; training does without
+
     logits, labels = logits.detach().cpu().double(), labels.cpu()
     if labels.ndim == 2:
         probabilities, pairs = logits.sigmoid().numpy(), labels.numpy().astype(int)

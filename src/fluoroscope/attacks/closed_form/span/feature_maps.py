@@ -6,7 +6,6 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.sparse.linalg import LinearOperator, lobpcg
 from torch import Tensor
 
 from fluoroscope.attacks.closed_form.span.layers import Layer
@@ -45,6 +44,8 @@ def feature_maps(span: Tensor, layer: Layer, count: int, rng: torch.Generator) -
         return layer.fold(outside(span, layer.patches(maps))).flatten(1).T.numpy()
 
     start = torch.randn((size, count + SPARE), generator=rng, dtype=torch.float64).numpy()
+    from scipy.sparse.linalg import LinearOperator, lobpcg  # slow, and every attack imports this file
+
     operator = LinearOperator((size, size), matvec=apply, matmat=apply, dtype=np.float64)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # the spare vectors need not converge
