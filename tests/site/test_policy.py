@@ -28,7 +28,7 @@ def policy(text: str, tmp_path) -> Policy:
 
 def verdict(refused: bool = False, ran: bool = True) -> Verdict:
     reasons = [Reason("staircase", "0.weight", "refuse", "units in a row")] if refused else []
-    return Verdict((*reasons, Reason("firing", "1", "note", "dead")), "0" * 64, 0.1, ran)
+    return Verdict("0" * 64, (*reasons, Reason("firing", "1", "note", "dead")), 0.1, ran)
 
 
 def test_what_is_below_the_limits_is_sent():
