@@ -87,7 +87,7 @@ class AdaptiveClipping:
 
     @property
     def mean_multiplier(self) -> float:
-        """The noise that is left for the mean (Andrew et al. 2021, theorem 1)."""
+        """The noise that is left for the mean (Andrew et al. 2021)."""
         if not self.noise_multiplier:
             return 0.0
         return 1 / math.sqrt(self.noise_multiplier**-2 - (2 * self.count_stddev) ** -2)

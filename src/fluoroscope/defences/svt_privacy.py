@@ -5,7 +5,7 @@ ceil(fraction * d) are asked for, every one is cut to -gamma..gamma, and its siz
 
 - The threshold has noise of scale gamma / epsilon_threshold, and a size moves by gamma at most: epsilon_threshold.
 - A number is accepted where its size with noise of scale 2 c gamma / epsilon_query exceeds the threshold. Moving the
-  threshold along makes refusals free, and an acceptance costs epsilon_query / c (Lyu, Su and Li 2017, theorem 4). The
+  threshold along makes refusals free, and an acceptance costs epsilon_query / c (Lyu, Su and Li 2017). The
   technique stops at c acceptances. This filter does not: it accepts all that exceed the threshold, and chooses c of
   them afterwards, so what is bounded is d acceptances: epsilon_query * d / c, ten times what its own ledger says.
 - Each chosen number has range 2 gamma and leaves with noise of scale 2 c gamma / epsilon_release: epsilon_release / c.
