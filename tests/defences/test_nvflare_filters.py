@@ -160,6 +160,15 @@ def test_the_choice_is_as_private_as_counted():
     assert 1.0 < ratio < defence.budget(1).total
 
 
+@pytest.mark.parametrize(("settings", "least", "most"), [({}, 12, 12), ({"epsilon_release": 1.0}, 0, 4)])
+def test_who_has_the_candidates_tells_them_apart(settings, least, most):
+    """By correlation, behind the defaults, whose epsilon is large; and not where the release has an epsilon of 1."""
+    candidates = np.random.default_rng(0).choice([-1e-5, 1e-5], size=(12, 300_000))
+    defence, draws = SvtPrivacy(**settings), np.random.default_rng(1)
+    named = [int((candidates @ defence.released(each, draws)).argmax()) for each in candidates]
+    assert least <= sum(number == guess for number, guess in enumerate(named)) <= most
+
+
 def test_what_is_not_covered_is_not_claimed():
     assert "not differential privacy" in SvtPrivacy().claim(part()).statement
     assert "make each a vector" in SvtPrivacy().claim(part(values=100, open_scalars=True)).statement
