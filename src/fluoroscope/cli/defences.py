@@ -75,7 +75,7 @@ def add_to(app: typer.Typer) -> None:
         file: Annotated[Path, typer.Argument(help="NVFlare's privacy.json, or a job's config_fed_client.json.")],
         scope: Annotated[str | None, typer.Option(help="Of a privacy.json with several; else its default.")] = None,
     ) -> None:
-        """Print a file's filters on what leaves the client as [[defence]] tables, to paste into a plan."""
+        """Print a file's filters on what leaves the client as tables, to paste into a plan."""
         from fluoroscope.defences.chain import chain
         from fluoroscope.defences.imported import plan_tables, read_privacy_json
 
