@@ -44,6 +44,13 @@ NOISE = {"clip_norm": 0.5, "noise_multiplier": 2.0}
 NOT_NOISE = {"clip_norm": -2.5, "noise_multiplier": -3.5, "delta": 1.5}
 FORMER_NOISE = {"clip_norm": "clip", "noise_multiplier": "multiplier"}
 CASES = {
+    "adaptive-clipping": Case(
+        SERVES,
+        {"noise_multiplier": 0.25, "num_sampled_clients": 3},
+        {**NOT_NOISE, "target_clipped_quantile": 1.5, "clip_norm_lr": -0.25, "clipped_count_stddev": -0.75},
+        draws=True,
+        promises=True,
+    ),
     "central-dp": Case(SERVES, NOISE, NOT_NOISE, FORMER_NOISE, draws=True, promises=True),
     "clip-and-noise": Case(SENDS, NOISE, NOT_NOISE, FORMER_NOISE, draws=True, promises=True, batchnorm=False),
     "clipping": Case(SENDS, {"clip_norm": 0.01}, {"clip_norm": -3.5}, {"clip_norm": "bound"}),
@@ -51,12 +58,27 @@ CASES = {
     "fed-bn": Case(SENDS, {}, {"parameters": "much"}),
     "hidden-layers": Case(SENDS, {"layers": ["0"]}, {"layers": 3.5}),
     "homomorphic-encryption": Case(SENDS, {"key": "clients.key", "layers": ["0"]}, {"key": 3.5}),
+    "local-dp": Case(
+        SENDS,
+        {"clip_norm": 0.5, "sensitivity": 0.01, "epsilon": 2.0},
+        {"clip_norm": -2.5, "sensitivity": -0.5, "epsilon": -1.5, "delta": 1.5},
+        draws=True,
+        promises=True,
+    ),
     "metric-privacy": Case(SERVES, NOISE, {**NOT_NOISE, "scale": "sideways"}, FORMER_NOISE, draws=True),
     "percentile-gaussian": Case(
         SENDS, {"noise_scale": 1.0}, {"noise_scale": -3.5, "percentile": 101.5}, {"noise_scale": "sigma0"}, draws=True
     ),
+    "percentile-privacy": Case(SENDS, {}, {"percentile": 101.5, "gamma": -0.5, "steps": -3}),
     "pruning": Case(SENDS, {"sparsity": 0.5}, {"sparsity": 1.5}, {"sparsity": "share"}),
     "quantisation": Case(SENDS, {"bits": 4}, {"bits": 99}, draws=True),
+    "svt-privacy": Case(
+        SENDS,
+        {},
+        {"fraction": 1.5, "epsilon": -0.5, "noise_var": -1.5, "gamma": -2.5, "epsilon_threshold": 0.25, "delta": 1.5},
+        draws=True,
+        promises=True,
+    ),
 }
 every_defence = pytest.mark.parametrize("name", list(CASES))
 
@@ -124,7 +146,7 @@ def defended(name: str, seed: int = 0) -> dict[str, torch.Tensor]:
 
 
 def participation(rounds: int) -> Participation:
-    return Participation(LocalTraining(Sgd(0.1), images=20, batch_size=4), rounds, clients=3, share=0.5)
+    return Participation(LocalTraining(Sgd(0.1), images=20, batch_size=4), rounds, clients=3, share=0.5, values=1000)
 
 
 def test_every_registered_defence_is_in_the_table():

@@ -23,6 +23,8 @@ from fluoroscope.types import LocalTraining, Network, PrivateBatch, Sgd
 from .conftest import plan_of
 
 SETTINGS = {
+    "adaptive-clipping": {"noise_multiplier": 0.1, "num_sampled_clients": 2},
+    "local-dp": {"clip_norm": 1.0, "sensitivity": 0.01, "epsilon": 1.0},
     "clip-and-noise": {"clip_norm": 1.0, "noise_multiplier": 0.5},
     "clipping": {"clip_norm": 0.5},
     "dp-sgd": {"clip_norm": 1.0, "noise_multiplier": 0.5},

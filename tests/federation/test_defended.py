@@ -10,6 +10,7 @@ from dp_accounting.rdp import RdpAccountant
 from flwr.serverapp.strategy import FedAvg
 from torch import nn
 
+from fluoroscope.defences.svt_privacy import SvtPrivacy
 from fluoroscope.errors import Misconfigured, Unsupported
 from fluoroscope.federation.plan import read_plan
 from fluoroscope.federation.privacy import claimed
@@ -61,6 +62,32 @@ def test_hidden_layers_leave_the_server_s_copy_as_it_was(tmp_path, strategy):
             torch.testing.assert_close(after[name], value, atol=1e-6, rtol=1e-5)
     assert any(not torch.equal(before[name], after[name]) for name in before)
     assert not [name for name in store.load(2, "client-1").state_after if name.startswith(f"{layer}.")]
+
+
+def test_adaptive_clipping_covers_the_statistics_and_goes_on_with_its_norm(tmp_path):
+    defence = [{"name": "adaptive-clipping", "noise_multiplier": 0.05, "num_sampled_clients": 3}]
+    whole, _ = run(tmp_path, defence, "whole", rounds=3)
+    run(tmp_path, defence, "grown", rounds=1)
+    grown, _ = run(tmp_path, defence, "grown", rounds=3)
+    assert digests(grown.folder) == digests(whole.folder)
+    noise = [whole.manifest(number).cohort.noise for number in (1, 2, 3)]
+    assert len(set(noise)) == 3  # it follows the norm
+    before, after, record = whole.global_state(2), whole.global_state(3), whole.load(3, "client-1")
+    sent, left = (
+        torch.cat([state[name] - before[name] for name in before if "running" in name]).norm()
+        for state in (record.buffers_after, after)
+    )
+    assert float(left) < 0.1 * float(sent)  # clipped with the rest
+    assert record.claim.epsilon is not None
+    assert record.claim.trust == "central"
+
+
+def test_the_filters_of_others_count_what_the_network_has(tmp_path):
+    store, _ = run(tmp_path, [{"name": "svt-privacy"}])
+    values = sum(value.numel() for value in store.global_state(0).values())
+    first, second = (store.load(number, "client-1").claim for number in (1, 2))
+    assert f"{SvtPrivacy().budget(values).total:.6g} with a delta of 0" in first.statement
+    assert first.epsilon < second.epsilon
 
 
 def test_fed_bn_needs_public_images_to_test_on(tmp_path):

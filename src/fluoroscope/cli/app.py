@@ -19,6 +19,7 @@ from fluoroscope.cli import (
     compare,
     console,
     data,
+    defences,
     demo,
     federate,
     gate,
@@ -60,7 +61,7 @@ def program() -> typer.Typer:
 
     # In the order of the help: the main job, what it leaves, then its parts.
     main_job, afterwards = (demo, init, audit), (report, compare, gate)
-    parts = (data, federate, records, attack, medileak, inspect, calibrate, canaries, study)
+    parts = (data, federate, records, attack, medileak, inspect, defences, calibrate, canaries, study)
     at_the_door = (policy, ledger)
     for command in (*main_job, *afterwards, *parts, *at_the_door):
         command.add_to(app)

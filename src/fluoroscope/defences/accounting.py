@@ -26,6 +26,27 @@ def sampled_gaussian(multiplier: float, rate: float, times: int) -> "DpEvent":
     return dp_accounting.SelfComposedDpEvent(one, times)
 
 
+def laplace(multiplier: float, times: int) -> "DpEvent":
+    """So many numbers with Laplace noise of the scale `multiplier` times the sensitivity of each."""
+    import dp_accounting
+
+    return dp_accounting.SelfComposedDpEvent(dp_accounting.LaplaceDpEvent(multiplier), times)
+
+
+def pure(epsilon: float, times: int) -> "DpEvent":
+    """So many times anything that is epsilon-DP with a delta of 0, which is epsilon^2/2-zCDP (Bun and Steinke 2016)."""
+    import dp_accounting
+
+    return dp_accounting.SelfComposedDpEvent(dp_accounting.ZCDpEvent(epsilon**2 / 2), times)
+
+
+def together(*events: "DpEvent") -> "DpEvent":
+    """One after the other, each on the same data."""
+    import dp_accounting
+
+    return dp_accounting.ComposedDpEvent(list(events))
+
+
 def epsilon(event: "DpEvent", delta: float) -> float | None:
     """For neighbours of which one lacks a unit's part in all that was summed; None where there is no bound."""
     from dp_accounting.rdp import RdpAccountant

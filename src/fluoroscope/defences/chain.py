@@ -20,7 +20,7 @@ from fluoroscope.errors import Misconfigured
 from fluoroscope.types import NO_CLAIM, LocalTraining, PrivacyClaim, Sgd, UpdateRecord
 
 SEAMS = ("while the client trains", "on what leaves the client", "at the server")
-_PROBE = Participation(LocalTraining(Sgd(1.0), images=1, batch_size=1), rounds=1, share=1.0)
+_PROBE = Participation(LocalTraining(Sgd(1.0), images=1, batch_size=1), rounds=1, share=1.0, values=1)
 """The plainest participation: what promises anything promises something for it."""
 
 

@@ -24,6 +24,11 @@ class Participation:
     """The largest weight of a client in the server's mean; None where the server does not form a mean."""
     open_buffers: bool = False
     """Whether buffers that training changes, such as BatchNorm's statistics, leave the client as they are."""
+    values: int | None = None
+    """How many numbers leave the client in a round, buffers too; None where that is not known."""
+    open_scalars: bool = False
+    """Whether the network has single numbers that are no vector of one: the filters of Flower and NVFlare pass those on
+    as they are. A counter of batches is none, since it tells nothing of the images."""
 
 
 class Defence(Protocol):
@@ -131,6 +136,34 @@ class ServerDefence(Defence, Protocol):
         ...
 
 
+@runtime_checkable
+class AdaptiveServerDefence(ServerDefence, Protocol):
+    """Changes its clipping norm from round to round."""
+
+    @property
+    def clip_norm(self) -> float:
+        """Of this round."""
+        ...
+
+    def adapted(self, cohort: Sequence[State], rng: torch.Generator) -> "AdaptiveServerDefence":
+        """As it noises this round and clips the next, given the updates as they arrived."""
+        ...
+
+    def with_clip_norm(self, clip_norm: float) -> "AdaptiveServerDefence":
+        """As a run that was stopped goes on."""
+        ...
+
+
+@runtime_checkable
+class WholeStateDefence(ServerDefence, Protocol):
+    """May clip and noise buffers like parameters, and not leave them to be averaged apart."""
+
+    @property
+    def covers_buffers(self) -> bool:
+        """Whether it does."""
+        ...
+
+
 def dp_claim(
     epsilon: float | None,
     delta: float,
@@ -150,6 +183,14 @@ def buffers_void(how: str) -> PrivacyClaim:
     return PrivacyClaim(
         statement=f"not differential privacy: the network's buffers (BatchNorm's statistics) {how} without noise; put "
         "fed-bn into the plan, or use a model without them (resnet18-gn)"
+    )
+
+
+def scalars_void() -> PrivacyClaim:
+    """No claim, for the same reason."""
+    return PrivacyClaim(
+        statement="not differential privacy: the filter passes single numbers (arrays without a dimension) on without "
+        "noise, and this network has some; make each a vector of one"
     )
 
 

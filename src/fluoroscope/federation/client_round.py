@@ -104,11 +104,28 @@ def client_round(
         record,
         state_before={name: state[name] for name in made.state_before},
         buffers_before={name: state[name] for name in made.buffers_before},
-        claim=defence.claim(Participation(training, rounds=1, open_buffers=buffers_moved(record))),
+        claim=defence.claim(participation(made, record)),
     )
     left = {*record.state_after, *(record.buffers_after or {}), *sealed}
     kept = {name: value for name, value in after.items() if name not in left}
     return ClientRound(record, kept, loss, tuple(ciphertexts))
+
+
+def participation(made: UpdateRecord, left: UpdateRecord, rounds: int = 1) -> Participation:
+    """In rounds like this one, by what the client has made and what of it left."""
+    state = {**made.state_after, **(made.buffers_after or {})}
+    return Participation(
+        made.training,
+        rounds,
+        open_buffers=buffers_moved(left),
+        values=sum(value.numel() for value in state.values()),
+        open_scalars=has_scalars(state),
+    )
+
+
+def has_scalars(state: State) -> bool:
+    """Whether there are single numbers beside counters, which are whole."""
+    return any(value.ndim == 0 and value.is_floating_point() for value in state.values())
 
 
 def buffers_moved(record: UpdateRecord) -> bool:

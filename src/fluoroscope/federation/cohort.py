@@ -1,6 +1,6 @@
 """A defence at an honest server, around any strategy: it meets every update, and the model before it leaves."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import torch
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
@@ -8,7 +8,7 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvgM, Strategy
 from torch import Tensor
 
-from fluoroscope.defences import Released, ServerDefence
+from fluoroscope.defences import AdaptiveServerDefence, Released, ServerDefence
 from fluoroscope.federation.messages import to_arrays, to_state
 from fluoroscope.federation.wrapper import Wrapper, innermost
 from fluoroscope.rng import generator
@@ -16,10 +16,11 @@ from fluoroscope.types import State
 
 NOISE, DISTANCE = "cohort-noise", "cohort-distance"
 """What the round's metrics say of it."""
+CLIP_NORM = "cohort/clip-norm"
 
 
 class DefendedStrategy(Wrapper):
-    """Stands inside the averaging of buffers, so buffers are neither clipped nor noised (spec section 4)."""
+    """Around a strategy, or around one with the averaging of buffers, where the defence covers those too."""
 
     def __init__(self, inner: Strategy, defence: ServerDefence, seed: int) -> None:
         super().__init__(inner)
@@ -31,7 +32,7 @@ class DefendedStrategy(Wrapper):
     ) -> Iterable[Message]:
         self._before = to_state(arrays)
         core = innermost(self.inner)
-        if isinstance(core, FedAvgM):
+        if core is self.inner and isinstance(core, FedAvgM):
             # It measures the clients' way from its own model, not from the noised one that they were sent: so the noise
             # of every round would enter its momentum with the next.
             core.current_arrays = arrays
@@ -42,8 +43,11 @@ class DefendedStrategy(Wrapper):
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         replies = list(replies)
         places = [(reply.content, key) for reply in replies for key in list(reply.content.array_records)]
-        cohort = [self.defence.clip_update(self._change(to_state(content[key]))) for content, key in places]  # type: ignore[arg-type]
+        arrived = [self._change(to_state(content[key])) for content, key in places]  # type: ignore[arg-type]
+        cohort = [self.defence.clip_update(update) for update in arrived]
         rng = generator(self.seed, "cohort defence", "round", server_round)
+        if isinstance(self.defence, AdaptiveServerDefence) and cohort:
+            self.defence = self.defence.adapted(arrived, rng)
         # The same noise on every client's update is that noise on their mean.
         nothing = {name: torch.zeros_like(value) for name, value in self._before.items()}
         early = self.defence.noise_aggregate(nothing, cohort, rng) if self.defence.before_optimiser and cohort else None
@@ -61,7 +65,22 @@ class DefendedStrategy(Wrapper):
         return {name: value - self._before[name] for name, value in state.items()}
 
     def _moved(self, update: State) -> dict[str, Tensor]:
-        return {name: (self._before[name] + change).to(torch.float32) for name, change in update.items()}
+        return {
+            name: (self._before[name] + change).to(torch.float32 if change.is_floating_point() else change.dtype)
+            for name, change in update.items()
+        }
+
+    def state(self) -> dict[str, Tensor]:
+        """What has to be kept to go on after a stop: the norm of the next round."""
+        if not isinstance(self.defence, AdaptiveServerDefence):
+            return {}
+        return {CLIP_NORM: torch.tensor(self.defence.clip_norm, dtype=torch.float64)}
+
+    def restore(self, kept: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Takes its own, and gives back the rest."""
+        if CLIP_NORM in kept and isinstance(self.defence, AdaptiveServerDefence):
+            self.defence = self.defence.with_clip_norm(float(kept[CLIP_NORM]))
+        return {name: value for name, value in kept.items() if name != CLIP_NORM}
 
 
 def _sum(a: State, b: State) -> dict[str, Tensor]:

@@ -8,6 +8,7 @@ from flwr.serverapp.strategy.fedopt import FedOpt
 from fluoroscope.defences import Participation
 from fluoroscope.defences.accounting import affordable
 from fluoroscope.errors import Misconfigured
+from fluoroscope.federation.client_round import has_scalars
 from fluoroscope.federation.strategies import build_strategy
 from fluoroscope.federation.task import Task
 from fluoroscope.federation.wrapper import innermost
@@ -27,7 +28,9 @@ def participation(task: Task, training: LocalTraining, rounds: int) -> Participa
     images = heaviest_cohort(task)
     share = images[0] / sum(images) if early or _is_mean(strategy) else None
     open_buffers = bool(task.moving_buffers) and not task.defence.withholds_statistics
-    return Participation(training, rounds, len(images), share, open_buffers)
+    state = task.initial_state
+    values = sum(value.numel() for value in state.values())
+    return Participation(training, rounds, len(images), share, open_buffers, values, has_scalars(state))
 
 
 def heaviest_cohort(task: Task) -> list[int]:

@@ -10,6 +10,7 @@ from flwr.serverapp.strategy import Strategy
 from torch import Tensor
 
 from fluoroscope import strict_json
+from fluoroscope.defences import WholeStateDefence
 from fluoroscope.errors import Misconfigured
 from fluoroscope.federation.buffers import AveragedBuffers
 from fluoroscope.federation.cohort import DefendedStrategy
@@ -62,9 +63,13 @@ def serve(grid: Grid, plan: Plan, out: Path, device: str, progress: Progress) ->
 
 def _defended(strategy: Strategy, task: Task) -> Strategy:
     """From the inside: the strategy, the cohort's defence, buffers averaged apart, what stayed at home filled in."""
-    if task.defence.cohort is not None:
-        strategy = DefendedStrategy(strategy, task.defence.cohort, task.plan.seed)
-    whole: Strategy = FillWithheld(AveragedBuffers(strategy, task.buffer_names))
+    cohort, seed = task.defence.cohort, task.plan.seed
+    if isinstance(cohort, WholeStateDefence) and cohort.covers_buffers:
+        averaged: Strategy = DefendedStrategy(AveragedBuffers(strategy, task.buffer_names), cohort, seed)
+    else:
+        inner = strategy if cohort is None else DefendedStrategy(strategy, cohort, seed)
+        averaged = AveragedBuffers(inner, task.buffer_names)
+    whole: Strategy = FillWithheld(averaged)
     return whole if task.defence.encryption is None else EncryptedSum(whole, task.defence.encryption)
 
 

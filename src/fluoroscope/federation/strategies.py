@@ -31,7 +31,7 @@ from flwr.serverapp.strategy.fedopt import FedOpt
 from torch import Tensor
 
 from fluoroscope.errors import Misconfigured
-from fluoroscope.federation.wrapper import innermost
+from fluoroscope.federation.wrapper import innermost, layers
 from fluoroscope.registry import Registry
 
 STRATEGIES: Registry[Callable[..., Strategy]] = Registry("strategies")
@@ -100,15 +100,17 @@ def server_state(strategy: Strategy) -> dict[str, Tensor]:
         kept |= {f"{slot}/{name}": torch.from_numpy(np.array(value)) for name, value in moments.items()}
     for i, value in enumerate(getattr(core, "momentum_vector", None) or []):
         kept[f"momentum_vector/{i:06d}"] = torch.from_numpy(np.array(value))
-    if isinstance(strategy, Remembers):
-        kept |= strategy.state()
+    for layer in layers(strategy):
+        if isinstance(layer, Remembers):
+            kept |= layer.state()
     return kept
 
 
 def restore_server_state(strategy: Strategy, kept: Mapping[str, Tensor]) -> None:
     """Puts back what `server_state` took out."""
-    if isinstance(strategy, Remembers):
-        kept = strategy.restore(kept)
+    for layer in layers(strategy):
+        if isinstance(layer, Remembers):
+            kept = layer.restore(kept)
     core = innermost(strategy)
     slots: dict[str, dict[str, np.ndarray]] = {}
     for key, value in kept.items():

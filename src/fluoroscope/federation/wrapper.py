@@ -1,6 +1,6 @@
 """A Strategy around a Strategy: says only what differs."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
@@ -35,8 +35,14 @@ class Wrapper(Strategy):
         self.inner.summary()
 
 
+def layers(strategy: Strategy) -> Iterator[Strategy]:
+    """The wrappers from the outside, and the strategy at their core."""
+    yield strategy
+    if isinstance(strategy, Wrapper):
+        yield from layers(strategy.inner)
+
+
 def innermost(strategy: Strategy) -> Strategy:
     """The strategy at the core of any number of wrappers."""
-    while isinstance(strategy, Wrapper):
-        strategy = strategy.inner
-    return strategy
+    *_, core = layers(strategy)
+    return core

@@ -5,17 +5,17 @@ All releases count, of every run: the patients are the same, and a run's name is
 
 from collections.abc import Sequence
 
-from fluoroscope.defences import Chain, Participation
+from fluoroscope.defences import Chain
 from fluoroscope.defences.accounting import epsilon, sampled_gaussian
 from fluoroscope.digest import digest
-from fluoroscope.federation.client_round import buffers_moved
+from fluoroscope.federation.client_round import participation
 from fluoroscope.site.entry import Entry, Noise
-from fluoroscope.types import LocalTraining, UpdateRecord
+from fluoroscope.types import UpdateRecord
 
 
 def noise_of(defence: Chain, record: UpdateRecord) -> Noise | None:
     """What one release of this record counts as; None where nothing is promised that holds against the server."""
-    once = _participation(record.training, record, 1)
+    once = participation(record, record)
     claim = defence.claim(once)
     if claim.epsilon is None or claim.trust != "local" or claim.unit is None:
         return None
@@ -40,7 +40,7 @@ def spent(
     if noise is None or len(earlier) < len(left):  # something left without a promise
         return None
     if all(each.setting == noise.setting for each in earlier):
-        claim = defence.claim(_participation(record.training, record, len(earlier) + 1))
+        claim = defence.claim(participation(record, record, len(earlier) + 1))
         if claim.delta is not None and claim.delta <= delta:
             return claim.epsilon
     return _composed([*earlier, noise], delta)
@@ -60,7 +60,3 @@ def _composed(all_noise: Sequence[Noise], delta: float) -> float | None:
 
     events = [sampled_gaussian(each.noise_multiplier or 0.0, each.rate, each.times) for each in all_noise]
     return epsilon(dp_accounting.ComposedDpEvent(events), delta)
-
-
-def _participation(training: LocalTraining, record: UpdateRecord, rounds: int) -> Participation:
-    return Participation(training, rounds, open_buffers=buffers_moved(record))

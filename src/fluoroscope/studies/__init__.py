@@ -1,6 +1,7 @@
 """The papers' tables and figures as declarations. Importing this package enters them all."""
 
 from fluoroscope.studies.frontier import adaptive as _adaptive
+from fluoroscope.studies.frontier import filters as _filters
 from fluoroscope.studies.frontier import studies as _frontier
 from fluoroscope.studies.p1 import defence_studies as _p1_defence
 from fluoroscope.studies.p1 import studies as _p1
@@ -12,4 +13,4 @@ from fluoroscope.studies.study import STUDIES, Study
 
 __all__ = ["STUDIES", "Study"]
 
-del _adaptive, _frontier, _p1, _p1_defence, _p2, _p3, _p3_membership, _p4
+del _adaptive, _filters, _frontier, _p1, _p1_defence, _p2, _p3, _p3_membership, _p4

@@ -110,7 +110,8 @@ DEFENCES: tuple[tuple[Named, ...], ...] = (
 ATTACKERS = ("ridge", "decoder", "map-inversion", "span")
 
 
-def _drawn(title: str, rows: Rows) -> Figure:
+def drawn(title: str, rows: Rows) -> Figure:
+    """A bar per attack and defence."""
     return bars(title, [Bar(f"{row['defence']}: {row['attack']}", *_leak(row)) for row in rows if not row.failed], LEAK)
 
 
@@ -131,7 +132,7 @@ enter(
         "The one-image client behind each defence, to attackers that rehearse it",
         "A defence that stops a descent on pixels does not stop whoever simulates it on public images.",
         {"small": _cells("small"), "paper": _cells("paper")},
-        _drawn,
+        drawn,
         parallel=True,
     )
 )
