@@ -1,5 +1,7 @@
 """What the tables [model] and [training] of a plan mean: a network, and a client's training."""
 
+from collections.abc import Sequence
+
 from fluoroscope.errors import Misconfigured
 from fluoroscope.federation.plan import ModelPlan, TrainingPlan
 from fluoroscope.federation.training_record import loss_of
@@ -8,7 +10,6 @@ from fluoroscope.types import (
     Adam,
     AdamW,
     CrossEntropy,
-    ImageSet,
     LocalOptimiser,
     LocalTraining,
     Loss,
@@ -17,19 +18,20 @@ from fluoroscope.types import (
     OneGradient,
     Sgd,
 )
+from fluoroscope.types.network import Shape
 
 
-def planned_network(model: ModelPlan, images: ImageSet) -> Network:
-    """The network that takes these images and tells their classes apart."""
-    channels, height, width = images.shape
+def planned_network(model: ModelPlan, shape: Shape, classes: Sequence[str], source: str) -> Network:
+    """The network that takes images of this shape and tells these classes apart; messages name their source."""
+    channels, height, width = shape
     if model.factory is None:
         size = height if height == width else (height, width)
-        return Architecture(model.name, channels, len(images.classes), size, model.weights)
-    network = ImportedNetwork(model.factory, model.arguments, (channels, height, width))
-    if network.outputs != len(images.classes):
+        return Architecture(model.name, channels, len(classes), size, model.weights)
+    network = ImportedNetwork(model.factory, model.arguments, shape)
+    if network.outputs != len(classes):
         raise Misconfigured(
-            f"{model.factory} gives {network.outputs} outputs, and {images.name} has "
-            f"{len(images.classes)} classes: {', '.join(images.classes)}. Set model.arguments to match."
+            f"{model.factory} gives {network.outputs} outputs, and {source} has {len(classes)} classes: "
+            f"{', '.join(classes)}. Set model.arguments to match."
         )
     return network
 

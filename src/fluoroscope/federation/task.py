@@ -48,7 +48,8 @@ class Task:
 
     @cached_property
     def network(self) -> Network:
-        return planned_network(self.plan.model, self.images)
+        images = self.images
+        return planned_network(self.plan.model, images.shape, images.classes, images.name)
 
     @cached_property
     def model(self) -> nn.Module:
