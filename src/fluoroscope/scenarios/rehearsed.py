@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from fluoroscope import strict_json
 from fluoroscope.atomic_write import write_text
@@ -43,7 +44,7 @@ class KeptRehearsals:
             return rehearse()
         path = self.folder / f"{digest(self.about, name, attack)[:24]}.json"
         try:
-            return _read(json.loads(path.read_text(encoding="utf-8")))
+            return read_row(json.loads(path.read_text(encoding="utf-8")))
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             row = rehearse()
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -51,14 +52,13 @@ class KeptRehearsals:
         return row
 
 
-def _read(row: dict[str, object]) -> Rehearsed:
-    intervals = {key: _interval(row.pop(key)) for key in ("leak", "told_apart")}
-    return Rehearsed(**row, **intervals)  # type: ignore[arg-type]  # as `asdict` wrote them
+def read_row(row: dict[str, Any]) -> Rehearsed:
+    """From what `asdict` and JSON made of it; a number that JSON could not hold is NaN again."""
+    return Rehearsed(**{**row, **{key: _interval(row[key]) for key in ("leak", "told_apart")}})
 
 
-def _interval(ends: object) -> Interval | None:
+def _interval(ends: dict[str, Any] | None) -> Interval | None:
     if ends is None:
         return None
-    values = dict(ends)  # type: ignore[call-overload]  # a mapping, or the file is damaged
-    mean, low, high = (math.nan if values[end] is None else float(values[end]) for end in ("mean", "low", "high"))
-    return Interval(mean, low, high, int(values["n"]))
+    read: dict[str, Any] = {end: math.nan if value is None else value for end, value in ends.items()}
+    return Interval(**read)
