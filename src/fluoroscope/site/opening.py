@@ -1,12 +1,13 @@
 """A site's door from one file: its policy, and what the site knows of the federation and of its own images."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 import torch
 
 from fluoroscope.data import Request, load
+from fluoroscope.data.class_order import in_class_order
 from fluoroscope.data.multi_label import with_findings
 from fluoroscope.defences import NO_DEFENCE, Chain
 from fluoroscope.errors import BadInput, Misconfigured
@@ -92,22 +93,7 @@ def _own_images(site: str, multi_label: bool) -> ImageSet:
     if not len(found):
         raise BadInput(f"site.images: there is no image in {said.images}.")
     found = with_findings(found) if multi_label else found
-    return found if said.classes is None else _in_order(found, said.classes)
-
-
-def _in_order(found: ImageSet, classes: list[str]) -> ImageSet:
-    """With the federation's classes: this site may hold images of some of them alone."""
-    if unknown := [name for name in found.classes if name not in classes]:
-        raise Misconfigured(
-            f"site.classes has not {unknown[0]!r}, which is a class of the images: {', '.join(classes)}."
-        )
-    places = torch.tensor([classes.index(name) for name in found.classes])
-    labels = found.batch.labels
-    if labels.ndim == 1:
-        labels = places[labels]
-    else:
-        labels = torch.zeros(len(labels), len(classes)).index_copy(1, places, labels)
-    return replace(found, batch=replace(found.batch, labels=labels), classes=tuple(classes))
+    return found if said.classes is None else in_class_order(found, said.classes, "site.classes")
 
 
 @lru_cache(maxsize=2)

@@ -135,5 +135,5 @@ def _failed(what: str, problem: Exception) -> Decision:
 def _told(what: str, decision: Decision) -> Decision:
     """In the site's own log."""
     level = {"send": INFO, "warn": WARNING, "withhold": ERROR}[decision.answer]
-    log(level, "fluoroscope: %s%s", what, "".join(f"; {reason}" for reason in decision.reasons))
+    log(level, "fluoroscope: %s", ": ".join([what, *([" ".join(decision.reasons)] if decision.reasons else [])]))
     return decision

@@ -3,7 +3,7 @@
 What cannot be read is an error here, and whoever asked withholds the message.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from flwr.app import ArrayRecord, Message, MessageType, RecordDict
 from torch import Tensor
@@ -88,7 +88,13 @@ def check_beside(content: RecordDict) -> None:
 
 def _values(content: RecordDict) -> Iterator[object]:
     yield from content
-    for named in (*map(dict, content.metric_records.values()), *map(dict, content.config_records.values())):
-        for name, value in named.items():
-            yield name
-            yield from value if isinstance(value, list) else [value]
+    for metrics in content.metric_records.values():
+        yield from _flat(metrics)
+    for settings in content.config_records.values():
+        yield from _flat(settings)
+
+
+def _flat(record: Mapping[str, object]) -> Iterator[object]:
+    for name, value in record.items():
+        yield name
+        yield from value if isinstance(value, list) else [value]
