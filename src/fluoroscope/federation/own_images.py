@@ -22,7 +22,7 @@ from flwr.common.logger import log
 from flwr.serverapp import Grid
 
 from fluoroscope.data import Request, load
-from fluoroscope.data.class_order import in_class_order
+from fluoroscope.data.classes import in_classes
 from fluoroscope.data.multi_label import with_findings
 from fluoroscope.data.partition import SitesSplit
 from fluoroscope.data.site_names import client_names
@@ -196,7 +196,7 @@ def _agreed_images(plan: Plan, source: str, request: Request) -> ImageSet:
     found = with_findings(found) if plan.training.loss == "multi-label" else found
     if found.shape != _shape(plan):
         raise Misconfigured(f"the images are {found.shape} here, and {_shape(plan)} was agreed: data.size, channels.")
-    return in_class_order(found, _said(plan).classes, "partition.classes")
+    return in_classes(found, _said(plan).classes)
 
 
 def _said(plan: Plan) -> OwnImages:

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from fluoroscope.data import Request, load
-from fluoroscope.data.class_order import in_class_order
+from fluoroscope.data.classes import in_classes
 from fluoroscope.data.multi_label import with_findings
 from fluoroscope.defences import NO_DEFENCE, Chain
 from fluoroscope.errors import BadInput, Misconfigured
@@ -53,7 +53,7 @@ def subject_of(policy: Policy) -> Subject:
     images = None if own is None else own.image_set()
     network = _network(policy, images)
     training = _training(policy, images)
-    subject = Subject(network, training, own, _public(policy, network, training), _defence(policy))
+    subject = Subject(network, training, own, _public(policy, network, training, images), _defence(policy))
     _try_defence(subject)
     return subject
 
@@ -80,6 +80,7 @@ class PublicImages:
     source: str
     network: Network
     training: LocalTraining
+    classes: tuple[str, ...]
 
     def __call__(self) -> LabelledImages:
         return _public_images(self)
@@ -93,12 +94,12 @@ def _own_images(site: str, multi_label: bool) -> ImageSet:
     if not len(found):
         raise BadInput(f"site.images: there is no image in {said.images}.")
     found = with_findings(found) if multi_label else found
-    return found if said.classes is None else in_class_order(found, said.classes, "site.classes")
+    return found if said.classes is None else in_classes(found, said.classes)
 
 
 @lru_cache(maxsize=2)
 def _public_images(public: PublicImages) -> LabelledImages:
-    return public_set(public.source, public.network, public.training, seed=0)
+    return public_set(public.source, public.network, public.training, seed=0, classes=public.classes)
 
 
 def _network(policy: Policy, images: ImageSet | None) -> Network | None:
@@ -125,10 +126,12 @@ def _training(policy: Policy, images: ImageSet | None) -> LocalTraining | None:
     return training
 
 
-def _public(policy: Policy, network: Network | None, training: LocalTraining | None) -> PublicImages | None:
-    if policy.site.public is None or network is None or training is None:
+def _public(
+    policy: Policy, network: Network | None, training: LocalTraining | None, images: ImageSet | None
+) -> PublicImages | None:
+    if policy.site.public is None or network is None or training is None or images is None:
         return None
-    return PublicImages(policy.site.public, network, training)
+    return PublicImages(policy.site.public, network, training, images.classes)
 
 
 def _defence(policy: Policy) -> Chain:
