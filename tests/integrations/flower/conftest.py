@@ -47,6 +47,10 @@ class FakeControl:
             raise OSError(28, "No space left on device")
         return self.incoming
 
+    def unreadable(self, direction, problem, *, run, round):
+        self.seen.append(("unreadable", direction, run, round))
+        return WITHHOLD
+
     def release(self, before, after, *, run, round):
         self.seen.append(("out", dict(before), dict(after), run, round))
         if self.fails:

@@ -87,12 +87,14 @@ def test_what_cannot_be_read_is_withheld():
         {"arrays": named, "words": ConfigRecord({"text": ["patient"] * 700})},
         {"arrays": named, "keys": ConfigRecord({f"{i:050d}": True for i in range(100)})},
     ):
-        assert replying(FakeControl(), records).error.code == WITHHELD
+        control = FakeControl()
+        assert replying(control, records).error.code == WITHHELD
+        assert control.seen == [("unreadable", "out", "1", 3)]
     assert replying(FakeControl(), {"arrays": named}).has_content()  # the oracle of them all
 
 
 def test_a_train_message_without_a_model_gives_no_arrays_away():
-    control, app = FakeControl(), ClientApp(mods=[])
+    control = FakeControl()
     app = ClientApp(mods=[site_mod(control)])
 
     @app.train()
@@ -100,7 +102,7 @@ def test_a_train_message_without_a_model_gives_no_arrays_away():
         return Message(RecordDict({"arrays": ArrayRecord({"w": torch.rand(2)})}), reply_to=asked)
 
     assert app(message({}), context()).error.code == WITHHELD
-    assert not control.seen
+    assert control.seen == [("unreadable", "out", "1", 3)]
 
 
 def test_a_model_hidden_in_the_settings_is_refused():

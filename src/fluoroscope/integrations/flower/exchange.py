@@ -5,7 +5,7 @@ Mods and the supernode share this; what they do with an answer is theirs.
 
 from dataclasses import dataclass
 from logging import ERROR, INFO, WARNING
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from flwr.app import Error, Message, RecordDict
 from flwr.common.logger import log
@@ -59,13 +59,13 @@ class Exchange:
     def admitted(self) -> Decision:
         """Whether the app may see the message: the guard looks at every model that is to be trained."""
         if self.train and self.unreadable:
-            return _told("refused a model", Decision("withhold", (self.unreadable,)))
+            return self._unread("in", "refused a model", BadInput(self.unreadable))
         if not self.train or self.before is None:  # without a model, no update of it can leave
             return Decision("send")
         try:
             decision = self.control.receive(self._whole(self.before), run=self.run, round=self.round)
         except Exception as problem:  # whatever stops the guard or the ledger: nothing is trained unseen
-            decision = _failed("the model could not be judged", problem)
+            return self._unread("in", "refused a model", problem)
         return _told("a model came in" if decision.passes else "refused a model", decision)
 
     def refusal(self) -> Message:
@@ -78,21 +78,18 @@ class Exchange:
             return reply
         try:
             check_beside(reply.content)
-            if not self.train:
-                return self._without_arrays(reply)
-            return self._measured(reply)
+            if self.train:
+                return self._measured(reply)
+            if any(reply.content.array_records.values()):
+                raise BadInput(f"a reply to a message of type {self.message.metadata.message_type!r} carries arrays.")
+            return reply
         except Exception as problem:  # whatever cannot be read or judged stays here
-            return self._withheld(_failed("the reply could not be judged", problem))
+            return self.withheld(problem)
 
-    def withheld(self, why: str) -> Message:
+    def withheld(self, problem: Exception) -> Message:
         """The answer in the place of a reply that nobody could read."""
-        return self._withheld(Decision("withhold", (why,)))
-
-    def _without_arrays(self, reply: Message) -> Message:
-        if any(reply.content.array_records.values()):
-            kind = self.message.metadata.message_type
-            return self.withheld(f"a reply to a message of type {kind!r} carries arrays.")
-        return reply
+        self._unread("out", "withheld a reply", problem)
+        return self._withholding()
 
     def _measured(self, reply: Message) -> Message:
         key = model_key(reply.content)
@@ -106,7 +103,8 @@ class Exchange:
         after = {name.removeprefix(prefix): value for name, value in sent.items()}
         out = self.control.release(before, after, run=self.run, round=self.round)
         if not out.decision.passes:
-            return self._withheld(out.decision)
+            _told("withheld a reply", out.decision)
+            return self._withholding()
         _told("an update leaves", out.decision)
         leaving = {f"{prefix}{name}": value.to(after[name].dtype) for name, value in out.state.items() if name in after}
         content = RecordDict({**reply.content, key: to_arrays(leaving)})
@@ -121,15 +119,18 @@ class Exchange:
         named = unwrapped(arrays, network.state_dict())
         return completed(named, network, () if subject.training is None else subject.training.frozen)
 
-    def _withheld(self, decision: Decision) -> Message:
+    def _unread(self, direction: Literal["in", "out"], what: str, problem: Exception) -> Decision:
+        """What nobody could judge stands in the ledger too; why, in the site's own log."""
+        why = str(problem) if isinstance(problem, FluoroscopeError) else f"unexpected {type(problem).__name__}."
+        try:
+            kept = self.control.unreadable(direction, problem, run=self.run, round=self.round)
+        except Exception as failed:  # as above: the door stays shut
+            kept = Decision("withhold", (f"unexpected {type(failed).__name__}.",))
+        return _told(what, Decision("withhold", (why, *kept.reasons)))
+
+    def _withholding(self) -> Message:
         """Nothing of the reply leaves, its metrics neither."""
-        _told("withheld a reply", decision)
         return Message(Error(WITHHELD, "withheld by the site's policy"), reply_to=self.message)
-
-
-def _failed(what: str, problem: Exception) -> Decision:
-    why = str(problem) if isinstance(problem, FluoroscopeError) else f"unexpected {type(problem).__name__}"
-    return Decision("withhold", (f"{what}: {why}",))
 
 
 def _told(what: str, decision: Decision) -> Decision:

@@ -192,7 +192,7 @@ def _judged(exchange: Exchange, tree: ObjectTree, store: ObjectStore) -> Message
     try:
         reply = _inflated(tree, _stored(tree, store))
     except Exception as problem:  # what cannot be read stays here
-        return exchange.withheld(f"the reply could not be read ({type(problem).__name__}).")
+        return exchange.withheld(problem)
     if reply.has_error():  # an exception's text may hold a path or a value
         log(ERROR, "fluoroscope: the app failed: %s", reply.error.reason)
         return Message(Error(reply.error.code, "the app failed; the site's log says why"), reply_to=exchange.message)
