@@ -88,3 +88,34 @@ def test_digests_are_asked_for_each_model():
     )
     assert reply.has_error()
     assert not trained
+
+
+def test_images_may_depend_on_the_node():
+    asked = []
+
+    def images(context: Context) -> torch.Tensor:
+        asked.append(context.node_id)
+        return torch.rand(4, 1, 28, 28)
+
+    _, trained = answered(guard_mod(AGREED.build(), images), message(AGREED.build().state_dict()))
+    assert trained
+    assert asked == [1]
+
+
+def test_a_wrappers_prefix_is_no_drift():
+    wrapped = {f"module.{name}": value for name, value in AGREED.build().state_dict().items()}
+    assert answered(guard_mod(AGREED.build()), message(wrapped))[1]
+    verdicts = []
+    bad = {f"module.{name}": value for name, value in crafted().items()}
+    assert not answered(guard_mod(AGREED.build(), told=verdicts.append), message(bad))[1]
+    assert "drift" not in {reason.check for reason in verdicts[0].reasons}
+
+
+def test_adapters_over_a_frozen_base_are_judged_and_a_missing_layer_is_drift():
+    agreed = AGREED.build()
+    last = [name for name, _ in agreed.named_parameters()][-2:]
+    travelling = {name: value for name, value in agreed.state_dict().items() if name in last}
+    assert not answered(guard_mod(agreed), message(travelling))[1]
+    for name, value in agreed.named_parameters():
+        value.requires_grad_(name in last)
+    assert answered(guard_mod(agreed), message(travelling))[1]

@@ -1,7 +1,8 @@
 """The apps for a deployment (superlink and supernodes): `flwr run` finds them by these names.
 
 The run's configuration names the plan and, for the server, the folder of the records; each supernode's
-configuration gives its `partition-id`. `examples/flower-app` is a folder to run.
+configuration gives its `partition-id`, or its `site` and `images` where these are its own. `examples/flower-app` is a
+folder to run.
 """
 
 from pathlib import Path

@@ -1,6 +1,6 @@
 """The guard as a Flower mod: every model is looked at before the client trains it.
 
-    app = ClientApp(client_fn, mods=[guard_mod(agreed, images), secaggplus_mod])
+    app = ClientApp(mods=[guard_mod(agreed, images=lambda context: load(context.node_config["images"]))])
 
 It stands before the other mods, so it sees what the server sent: the arrays of a message (`flwr.app`), or the legacy
 fit parameters, which SecAgg+ sends with its third stage. A refusal is an error reply; nothing is trained.
@@ -17,24 +17,31 @@ from torch import Tensor, nn
 
 from fluoroscope.defences.guard import Verdict, inspect
 from fluoroscope.federation.messages import to_state
+from fluoroscope.federation.names import completed, unwrapped
 from fluoroscope.types import State
 
 Next = Callable[[Message, Context], Message]
 Mod = Callable[[Message, Context, Next], Message]
+Images = Tensor | Callable[[Context], Tensor | None] | None
 REFUSED = 3
 """The error's code in the reply, as the exit code of the command."""
 
 
 def guard_mod(
     agreed: nn.Module | State,
-    images: Tensor | None = None,
+    images: Images = None,
     digests: Callable[[], Sequence[str]] | None = None,
     told: Callable[[Verdict], None] | None = None,
 ) -> Mod:
     """A mod that lets a train message through only if the guard accepts its model.
 
-    `agreed` names the arrays that come without names; `digests` gives what other clients say that they were sent,
-    asked anew for every model; `told` is called with each verdict.
+    Args:
+        agreed: the network that was agreed on; it names the arrays that come without names. Where only what it
+            trains travels, such as adapters (LoRA) over a frozen base, the rest is taken from here.
+        images: the client's own, (n, channels, height, width) in [0, 1], or a function of the node's Context that
+            gives them: an app is one file for all sites, and each site's images lie elsewhere.
+        digests: gives what other clients say that they were sent, asked anew for every model.
+        told: called with each verdict.
     """
 
     def mod(message: Message, context: Context, call_next: Next) -> Message:
@@ -44,7 +51,8 @@ def guard_mod(
             state = received(record, agreed)
             if not state:
                 continue
-            verdict = inspect(state, agreed, images, digests() if digests is not None else ())
+            own = images(context) if callable(images) else images
+            verdict = inspect(state, agreed, own, digests() if digests is not None else ())
             if told is not None:
                 told(verdict)
             if verdict.refused:
@@ -61,10 +69,11 @@ def received(record: ArrayRecord, agreed: nn.Module | State) -> dict[str, Tensor
     """The arrays by name. Legacy parameters are numbered: they take the agreed names, in order."""
     if not record:
         return {}
-    if all(array.dtype for array in record.values()):
-        return to_state(record)
-    values = [torch.from_numpy(np.asarray(array.numpy())) for array in record.values() if array.data]
     own = agreed.state_dict() if isinstance(agreed, nn.Module) else agreed
+    if all(array.dtype for array in record.values()):
+        named = unwrapped(to_state(record), own)
+        return completed(named, agreed) if isinstance(agreed, nn.Module) else named
+    values = [torch.from_numpy(np.asarray(array.numpy())) for array in record.values() if array.data]
     names = list(own)
     if len(values) != len(names):  # only the parameters, or other layers: then drift says so
         parameters = [n for n, _ in agreed.named_parameters()] if isinstance(agreed, nn.Module) else names

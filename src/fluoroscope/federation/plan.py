@@ -11,6 +11,8 @@ from fluoroscope.federation.data_plan import DataPlan
 from fluoroscope.federation.sections import OpenSection, Section, parse_as, read_toml
 
 Setting = bool | int | float | str | None
+OWN = "own"
+"""The partition of a deployment whose nodes have images of their own."""
 
 
 class PartitionPlan(OpenSection):
@@ -168,6 +170,15 @@ class Plan(Section):
             return content
         by_site = data.get("site") or data.get("folders") == "sites"
         return {**content, "partition": {"name": "sites", **partition}} if by_site else content
+
+    @model_validator(mode="after")
+    def _own_images_are_not_here(self) -> Self:
+        if self.partition.name == OWN and (self.data.site or self.data.source != DataPlan().source):
+            raise ValueError(
+                "partition.name = 'own' says that the images are with the nodes, whose --node-config names them; leave "
+                "data.source and [[data.site]] out"
+            )
+        return self
 
     @model_validator(mode="after")
     def _sites_keep_their_images(self) -> Self:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from flwr.app import ConfigRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 from torch import Tensor
@@ -13,12 +14,14 @@ from fluoroscope import strict_json
 from fluoroscope.defences import WholeStateDefence
 from fluoroscope.errors import Misconfigured
 from fluoroscope.federation.buffers import AveragedBuffers
+from fluoroscope.federation.client import SHARES
 from fluoroscope.federation.cohort import DefendedStrategy
 from fluoroscope.federation.encrypted import EncryptedSum, check_encryption
 from fluoroscope.federation.evaluation import evaluate, with_statistics_of
 from fluoroscope.federation.local_training import local_training
 from fluoroscope.federation.manifest import RunHeader, StoredNetwork
 from fluoroscope.federation.messages import to_arrays
+from fluoroscope.federation.own_images import is_own, server_task
 from fluoroscope.federation.plan import Plan
 from fluoroscope.federation.privacy import rounds_within_budget
 from fluoroscope.federation.progress import Progress
@@ -35,7 +38,7 @@ TIMEOUT = 24 * 3600.0
 
 def serve(grid: Grid, plan: Plan, out: Path, device: str, progress: Progress) -> None:
     """Run the rounds that are still missing, then score the best and the last model on the test images."""
-    task, store = load_task(plan), RecordStore(out)
+    task, store = server_task(plan, grid) if is_own(plan) else load_task(plan), RecordStore(out)
     # All that can be wrong with the plan is found before anything is written.
     strategy = build_strategy(plan.strategy.name, plan.strategy.settings, len(task.clients), plan.strategy.fraction)
     _check_pretraining(task)
@@ -57,7 +60,8 @@ def serve(grid: Grid, plan: Plan, out: Path, device: str, progress: Progress) ->
     progress.begin(rounds * _work(task), done * _work(task))
     if done < rounds:
         arrays = to_arrays(store.global_state(done))
-        recorder.start(grid, initial_arrays=arrays, num_rounds=rounds - done, timeout=TIMEOUT)
+        told = None if is_own(plan) else ConfigRecord({SHARES: task.shares})
+        recorder.start(grid, arrays, num_rounds=rounds - done, timeout=TIMEOUT, train_config=told)
     store.write_text("result.json", strict_json.dumps(_result(task, store, rounds, device)))
 
 

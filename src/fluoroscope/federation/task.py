@@ -15,7 +15,7 @@ from fluoroscope.data.partition import PARTITIONS, Partitioner
 from fluoroscope.defences import Chain
 from fluoroscope.errors import Misconfigured
 from fluoroscope.federation.data_plan import DataPlan
-from fluoroscope.federation.plan import Plan
+from fluoroscope.federation.plan import OWN, Plan
 from fluoroscope.federation.planned import planned_network, planned_normalisation, planned_training
 from fluoroscope.federation.settings import build_defences, build_part
 from fluoroscope.federation.strategies import build_strategy, proximal_mu
@@ -142,6 +142,13 @@ class Task:
         seen.update(repr((batch.patients, self.images.classes, self.partition)).encode())
         return seen.hexdigest()
 
+    @cached_property
+    def shares(self) -> str:
+        """A digest of who holds what, by labels and patients: the same on every node that has the same images."""
+        batch = self.images.batch
+        said = (batch.labels.tolist(), batch.patients, self.images.classes, self.partition)
+        return hashlib.sha256(repr(said).encode()).hexdigest()
+
     def training_rng(self, client: int, config: ConfigRecord) -> torch.Generator:
         """Derived, not carried on: a resumed round draws what the uninterrupted one drew."""
         return generator(self.plan.seed, "local training", client, "round", _whole(config["server-round"]))
@@ -163,6 +170,11 @@ def divide(images: ImageSet, name: str, settings: dict[str, Any], seed: int) -> 
 
 def load_task(plan: Plan) -> Task:
     """The task of a plan; loading it again in the same process costs nothing, until `forget_tasks`."""
+    if plan.partition.name == OWN:
+        raise Misconfigured(
+            "partition 'own' is for deployed nodes, whose images are nowhere else: run it with Flower's superlink "
+            "(docs/flower.md), or choose another partition to simulate it."
+        )
     return _load_task(plan.model_dump_json())
 
 
@@ -184,15 +196,15 @@ def _load_task(plan_json: str) -> Task:
     names = {client.name for client in task.clients}
     if plan.records.clients != "all" and (unknown := set(plan.records.clients) - names):
         raise Misconfigured(f"records.clients names {sorted(unknown)}; the partition has {sorted(names)}.")
-    _check_training(task)
+    check_training(task, *range(len(task.clients)))
     return task
 
 
-def _check_training(task: Task) -> None:
+def check_training(task: Task, *clients: int) -> None:
     """What does not fit the images or the network is named here, and not when the first client trains: by then a run
     has written its first files."""
     config, labels = ConfigRecord({"server-round": 1}), task.images.batch.labels[:2]
-    for client in range(len(task.clients)):
+    for client in clients:
         training = task.local_training(client, config)
     training.loss(torch.zeros(len(labels), len(task.images.classes)), labels)
     if training.normalisation is not None:

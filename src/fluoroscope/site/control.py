@@ -152,6 +152,20 @@ class SiteControl:
         except Exception as problem:  # a budget that cannot be counted is spent
             return Decision("withhold", (failure("failed", problem, part="policy"),)), None, None
 
+    def unreadable(self, direction: Direction, problem: Exception, *, run: str, round: int) -> Decision:
+        """What an adapter could not even make two states of does not pass, and stands in the ledger.
+
+        Args:
+            direction: which way it went.
+            problem: why it could not be read; its kind alone is written down.
+            run: the federation's own name or number.
+            round: the round's number.
+        """
+        try:
+            return self._unreadable(direction, run, round, problem)
+        except Exception as failed:  # what is not in the ledger does not pass
+            return Decision("withhold", (failure("ledger_failed", failed),))
+
     def _unreadable(self, direction: Direction, run: str, round: int, problem: Exception) -> Decision:
         entry = Entry(
             exchange=exchange_id(str(run), round, direction, "unreadable"),
