@@ -12,6 +12,8 @@ from contextlib import contextmanager
 import numpy as np
 import torch
 
+_WORDS = slice(3, 3 + 624)
+
 
 def derive(seed: int, *role: str | int) -> int:
     """A 63 bit seed for this role; different roles give unrelated seeds."""
@@ -34,6 +36,22 @@ def generator(seed: int, *role: str | int) -> torch.Generator:
         True
     """
     return torch.Generator().manual_seed(derive(seed, *role))
+
+
+def secret_generator(key: bytes) -> torch.Generator:
+    """A generator that nobody can guess who has not the key: its whole state is drawn from it.
+
+    A seed would not do where noise must hide something: torch uses 32 bits of one, which are tried in minutes.
+
+    Args:
+        key: 32 secret bytes or more.
+    """
+    made = torch.Generator().manual_seed(0)
+    state = made.get_state().numpy().view(np.uint64).copy()
+    # As torch lays it out: seed, counters, next, then the 624 words of the Mersenne twister.
+    state[_WORDS] = np.frombuffer(hashlib.shake_256(key).digest(4 * 624), dtype=np.uint32)
+    made.set_state(torch.from_numpy(state.view(np.uint8)))
+    return made
 
 
 def numpy_generator(seed: int, *role: str | int) -> np.random.Generator:

@@ -104,14 +104,14 @@ def client_round(
         record,
         state_before={name: state[name] for name in made.state_before},
         buffers_before={name: state[name] for name in made.buffers_before},
-        claim=defence.claim(Participation(training, rounds=1, open_buffers=_moved(record))),
+        claim=defence.claim(Participation(training, rounds=1, open_buffers=buffers_moved(record))),
     )
     left = {*record.state_after, *(record.buffers_after or {}), *sealed}
     kept = {name: value for name, value in after.items() if name not in left}
     return ClientRound(record, kept, loss, tuple(ciphertexts))
 
 
-def _moved(record: UpdateRecord) -> bool:
+def buffers_moved(record: UpdateRecord) -> bool:
     """Whether what was sent beside the update has changed; a counter of batches tells nothing of the images."""
     return any(
         value.is_floating_point() and not torch.equal(value, record.buffers_before[name])

@@ -59,8 +59,8 @@ class DataPlan(Section):
 
     def rooted(self, folder: Path) -> Self:
         """The same with relative paths made absolute, as seen from the folder."""
-        sites = tuple(site.model_copy(update={"source": _rooted(site.source, folder)}) for site in self.site)
-        return self.model_copy(update={"source": _rooted(self.source, folder), "site": sites})
+        sites = tuple(site.model_copy(update={"source": rooted_source(site.source, folder)}) for site in self.site)
+        return self.model_copy(update={"source": rooted_source(self.source, folder), "site": sites})
 
     @model_validator(mode="before")
     @classmethod
@@ -91,7 +91,8 @@ class DataPlan(Section):
         return {key: value for key, value in content.items() if key not in ("folders", "site") or value}
 
 
-def _rooted(source: str, folder: Path) -> str:
+def rooted_source(source: str, folder: Path) -> str:
+    """The source with a relative path made absolute, as seen from the folder."""
     kind, colon, location = source.rpartition(":")
     # A misspelt phantom is no path, and neither is what stands for the sites.
     if not location or location in SOURCES or location.startswith("phantom/") or source == _BY_SITE:

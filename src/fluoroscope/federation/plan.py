@@ -2,16 +2,13 @@
 
 import hashlib
 import json
-import tomllib
-from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeVar, get_args
+from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import Field, PositiveInt, ValidationError, model_validator
+from pydantic import Field, PositiveInt, model_validator
 
-from fluoroscope.errors import BadInput, Misconfigured
 from fluoroscope.federation.data_plan import DataPlan
-from fluoroscope.federation.sections import OpenSection, Section
+from fluoroscope.federation.sections import OpenSection, Section, parse_as, read_toml
 
 Setting = bool | int | float | str | None
 
@@ -224,15 +221,7 @@ def read_plan(path: Path) -> Plan:
 
 def read_plan_as(kind: type[P], path: Path, without: tuple[str, ...] = ()) -> P:
     """The same, of a plan that says more than a federation's."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as problem:
-        raise BadInput(f"cannot read the plan {path}: {problem}.") from problem
-    try:
-        content = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as problem:
-        raise BadInput(f"{path} is not valid TOML: {problem}.") from problem
-    content = {key: value for key, value in content.items() if key not in without}
+    content = {key: value for key, value in read_toml(path, "plan").items() if key not in without}
     return _rooted(parse_plan_as(kind, content, str(path)), path.parent)
 
 
@@ -243,44 +232,29 @@ def parse_plan(content: dict[str, Any], origin: str = "plan") -> Plan:
 
 def parse_plan_as(kind: type[P], content: dict[str, Any], origin: str = "plan") -> P:
     """The same, of a plan that says more than a federation's."""
-    try:
-        return kind.model_validate(content)
-    except ValidationError as problem:
-        first = problem.errors()[0]
-        # A union reports each of its branches; the key itself is what the user wrote.
-        where = ".".join(str(part) for part in first["loc"] if not str(part).startswith(("literal", "list")))
-        if first["type"] == "extra_forbidden":
-            raise Misconfigured(f"{origin}: there is no key {where!r}{_near(kind, first['loc'])}.") from problem
-        if first["type"] == "value_error":  # our own words, of several keys at once
-            raise Misconfigured(f"{origin}: {first['msg'].removeprefix('Value error, ')}.") from problem
-        raise Misconfigured(f"{origin}: {where}: {first['msg']}, not {first['input']!r}.") from problem
+    return parse_as(kind, content, origin)
 
 
-def _near(kind: type[Plan], location: tuple[int | str, ...]) -> str:
-    section: Any = kind
-    for part in location[:-1]:  # a number is the place in a list of tables
-        section = get_args(section)[0] if isinstance(part, int) else section.model_fields[part].annotation
-    known = list(getattr(section, "model_fields", {}))
-    near = get_close_matches(str(location[-1]), known, n=1)
-    return f"; did you mean {near[0]!r}?" if near else f". Known here: {', '.join(known)}"
-
-
-def _with_key(part: DefencePlan, folder: Path) -> DefencePlan:
-    """The clients' secret key (homomorphic-encryption) is the one path that a defence takes."""
+def rooted_defence(part: DefencePlan, folder: Path) -> DefencePlan:
+    """With its path made absolute: the clients' secret key (homomorphic-encryption) is the one that a defence takes."""
     if not isinstance(part.settings.get("key"), str):
         return part
     return part.model_copy(update={"key": str((folder / part.settings["key"]).resolve())})
 
 
+def rooted_model(model: ModelPlan, folder: Path) -> ModelPlan:
+    """With the path of its weights made absolute."""
+    if not model.weights or model.weights == "random":
+        return model
+    return model.model_copy(update={"weights": str((folder / model.weights).resolve())})
+
+
 def _rooted(plan: P, folder: Path) -> P:
     """The plan with its relative paths made absolute, so that it means the same from anywhere."""
-    weights = plan.model.weights
-    if weights and weights != "random":
-        weights = str((folder / weights).resolve())
     return plan.model_copy(
         update={
-            "defence": tuple(_with_key(part, folder) for part in plan.defence),
+            "defence": tuple(rooted_defence(part, folder) for part in plan.defence),
             "data": plan.data.rooted(folder),
-            "model": plan.model.model_copy(update={"weights": weights}),
+            "model": rooted_model(plan.model, folder),
         }
     )

@@ -1,8 +1,15 @@
-"""The tables that a plan is made of."""
+"""The tables that plans and policies are made of, and how a TOML file of them is read: errors name the key."""
 
-from typing import Any
+import tomllib
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, TypeVar, get_args
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from fluoroscope.errors import BadInput, Misconfigured
+
+M = TypeVar("M", bound=BaseModel)
 
 
 class Section(BaseModel):
@@ -20,3 +27,50 @@ class OpenSection(BaseModel):
     def settings(self) -> dict[str, Any]:
         """The keys beside the declared ones."""
         return dict(self.__pydantic_extra__ or {})
+
+
+def read_toml(path: Path, what: str) -> dict[str, Any]:
+    """What stands in the file of `what`, as plain data."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as problem:
+        raise BadInput(f"cannot read the {what} {path}: {problem}.") from problem
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as problem:
+        raise BadInput(f"{path} is not valid TOML: {problem}.") from problem
+
+
+def parse_as(kind: type[M], content: dict[str, Any], origin: str) -> M:
+    """The content as `kind`; the first thing that is wrong is named by its key."""
+    try:
+        return kind.model_validate(content)
+    except ValidationError as problem:
+        first = problem.errors()[0]
+        # A union reports each of its branches; the key itself is what the user wrote.
+        where = ".".join(str(part) for part in first["loc"] if not str(part).startswith(("literal", "list")))
+        if first["type"] == "extra_forbidden":
+            raise Misconfigured(f"{origin}: there is no key {where!r}{_near(kind, first['loc'])}.") from problem
+        if first["type"] == "value_error":  # our own words, of several keys at once
+            raise Misconfigured(f"{origin}: {first['msg'].removeprefix('Value error, ')}.") from problem
+        raise Misconfigured(f"{origin}: {where}: {first['msg']}, not {first['input']!r}.") from problem
+
+
+def _near(kind: type[BaseModel], location: tuple[int | str, ...]) -> str:
+    section: Any = kind
+    for part in location[:-1]:  # a number is the place in a list of tables
+        section = get_args(section)[0] if isinstance(part, int) else _table(_keys(section)[str(part)])
+    known = list(_keys(section))
+    near = get_close_matches(str(location[-1]), known, n=1)
+    return f"; did you mean {near[0]!r}?" if near else f". Known here: {', '.join(known)}"
+
+
+def _keys(section: Any) -> dict[str, Any]:  # noqa: ANN401  # a section, or a type that has no keys
+    """The keys as they are written, which may have a hyphen, and what stands under each."""
+    return {field.alias or name: field.annotation for name, field in getattr(section, "model_fields", {}).items()}
+
+
+def _table(annotation: Any) -> Any:  # noqa: ANN401  # any annotation
+    """The table behind `Table | None`; other annotations as they are."""
+    tables = [each for each in get_args(annotation) if isinstance(each, type) and issubclass(each, BaseModel)]
+    return tables[0] if type(None) in get_args(annotation) and tables else annotation

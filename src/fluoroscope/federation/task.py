@@ -15,29 +15,21 @@ from fluoroscope.data.partition import PARTITIONS, Partitioner
 from fluoroscope.defences import Chain
 from fluoroscope.errors import Misconfigured
 from fluoroscope.federation.data_plan import DataPlan
-from fluoroscope.federation.plan import Plan, TrainingPlan
+from fluoroscope.federation.plan import Plan
+from fluoroscope.federation.planned import planned_network, planned_normalisation, planned_training
 from fluoroscope.federation.settings import build_defences, build_part
 from fluoroscope.federation.strategies import build_strategy, proximal_mu
-from fluoroscope.federation.training_record import loss_of
-from fluoroscope.models import Architecture, ImportedNetwork
 from fluoroscope.models.modes import moving_buffers
 from fluoroscope.rng import derive, generator
 from fluoroscope.types import (
-    Adam,
-    AdamW,
     ClientSplit,
-    CrossEntropy,
     ImageSet,
     LabelledImages,
-    LocalOptimiser,
     LocalTraining,
-    Loss,
     Network,
     Normalisation,
-    OneGradient,
     Partition,
     PrivateBatch,
-    Sgd,
     UpdateRecord,
 )
 
@@ -56,17 +48,8 @@ class Task:
 
     @cached_property
     def network(self) -> Network:
-        model, (channels, height, width) = self.plan.model, self.images.shape
-        if model.factory is None:
-            size = height if height == width else (height, width)
-            return Architecture(model.name, channels, len(self.images.classes), size, model.weights)
-        network = ImportedNetwork(model.factory, model.arguments, (channels, height, width))
-        if network.outputs != len(self.images.classes):
-            raise Misconfigured(
-                f"{model.factory} gives {network.outputs} outputs, and {self.images.name} has "
-                f"{len(self.images.classes)} classes: {', '.join(self.images.classes)}. Set model.arguments to match."
-            )
-        return network
+        images = self.images
+        return planned_network(self.plan.model, images.shape, images.classes, images.name)
 
     @cached_property
     def model(self) -> nn.Module:
@@ -75,8 +58,7 @@ class Task:
 
     @property
     def normalisation(self) -> Normalisation | None:
-        said = self.plan.training.normalisation
-        return None if said is None else Normalisation(said.mean, said.std)
+        return planned_normalisation(self.plan.training)
 
     @property
     def public_mean(self) -> Tensor | None:
@@ -149,20 +131,7 @@ class Task:
 
     def training(self, images: int, batch_size: int, epochs: int, lr: float) -> LocalTraining:
         """Training as the plan sets it, on so many images."""
-        settings = self.plan.training
-        return LocalTraining(
-            optimiser=_optimiser(settings, lr),
-            images=images,
-            batch_size=batch_size,
-            epochs=epochs,
-            loss=_loss(settings),
-            batchnorm=settings.batchnorm,
-            batchnorm_momentum=settings.batchnorm_momentum,
-            max_steps=settings.steps,
-            normalisation=self.normalisation,
-            clip_norm=settings.clip_norm,
-            frozen=settings.frozen,
-        )
+        return planned_training(self.plan.training, images, batch_size, epochs, lr)
 
     @cached_property
     def digest(self) -> str:
@@ -180,22 +149,6 @@ class Task:
     def defence_rng(self, client: int, config: ConfigRecord) -> torch.Generator:
         """Of what the client's defences draw."""
         return generator(self.plan.seed, "defence", client, "round", _whole(config["server-round"]))
-
-
-def _optimiser(settings: TrainingPlan, lr: float) -> LocalOptimiser:
-    if settings.optimiser == "sgd":
-        return Sgd(lr, settings.momentum, settings.weight_decay, settings.nesterov)
-    if settings.optimiser == "gradient":
-        return OneGradient()
-    kind = {"adam": Adam, "adamw": AdamW}[settings.optimiser]
-    return kind(lr, settings.betas, settings.eps, settings.weight_decay)
-
-
-def _loss(settings: TrainingPlan) -> Loss:
-    if settings.loss == "cross-entropy":
-        return CrossEntropy(settings.class_weights, settings.label_smoothing)
-    weighed = settings.class_weights
-    return loss_of(settings.loss, {} if weighed is None else {"positive_weights": weighed})
 
 
 def partitioner(name: str, settings: dict[str, Any]) -> Partitioner:

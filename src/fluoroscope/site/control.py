@@ -4,37 +4,26 @@ Flower mods, the supernode, NVFlare's and MONAI's filters are adapters around th
 two states, and a decision into their framework's way of saying no. Whatever cannot be read is withheld.
 """
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from torch import Tensor
 
-from fluoroscope.defences import NO_DEFENCE, Chain, Participation
-from fluoroscope.defences.guard import Verdict, inspect
+from fluoroscope.defences.guard import inspect
 from fluoroscope.defences.guard.digest import digest
-from fluoroscope.errors import FluoroscopeError
-from fluoroscope.rng import generator
 from fluoroscope.site.decision import Decision
+from fluoroscope.site.entry import Direction, Inspected, Noise, exchange_id, judged, short_name
+from fluoroscope.site.examination import Examined, examine, guard_images
 from fluoroscope.site.ledger import Entry, Ledger
-from fluoroscope.site.meter import meter
+from fluoroscope.site.noise_key import noise_key
 from fluoroscope.site.policy import Policy
-from fluoroscope.site.reading import Metered, not_judged
-from fluoroscope.types import LabelledImages, LocalTraining, Network, PrivateBatch, State, UpdateRecord
-
-
-@dataclass(frozen=True, eq=False)
-class Subject:
-    """What the site knows about what passes its door. Less is allowed, and less can then be judged."""
-
-    network: Network | None = None
-    training: LocalTraining | None = None
-    own: Callable[[], PrivateBatch] | None = None
-    """The site's own images, asked for when they are needed. They never leave."""
-    public: Callable[[], LabelledImages] | None = None
-    """Public images of the same kind: what an attacker would learn from."""
-    defence: Chain = NO_DEFENCE
-    """What the site itself does to an update before it leaves."""
+from fluoroscope.site.reading import Metered, Reading, not_judged
+from fluoroscope.site.reasons import failure, sentence
+from fluoroscope.site.spending import noise_of, spent
+from fluoroscope.site.subject import Subject as Subject
+from fluoroscope.types import State
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,8 +47,39 @@ class SiteControl:
     """Where what the meter learned is kept for the next time."""
 
     def receive(self, state: State, *, run: str, round: int) -> Decision:
-        """Whether this model may be trained here. The decision is in the ledger when this returns."""
-        ...
+        """Whether this model may be trained here. The decision is in the ledger when this returns.
+
+        Args:
+            state: the model as it came.
+            run: the federation's own name or number.
+            round: the round's number.
+        """
+        try:
+            try:
+                seen = digest(state)
+                exchange = exchange_id(str(run), round, "in", seen)
+            except Exception as problem:  # a message of any kind may have come
+                return self._unreadable("in", run, round, problem)
+            earlier = self.ledger.find(exchange)
+            if earlier is not None:
+                return _said(earlier)
+            guard, decision = self._inspected(state)
+            return _said(
+                self.ledger.append(
+                    Entry(
+                        exchange=exchange,
+                        run=short_name(str(run)),
+                        round=round,
+                        direction="in",
+                        before=seen,
+                        guard=guard,
+                        decision=decision.answer,
+                        reasons=decision.reasons,
+                    )
+                )
+            )
+        except Exception as problem:  # what is not in the ledger does not pass
+            return Decision("withhold", (failure("ledger_failed", problem),))
 
     def release(self, before: State, after: State, *, run: str, round: int) -> Outgoing:
         """Whether this update may leave, and in what form. The decision is in the ledger when this returns.
@@ -70,4 +90,109 @@ class SiteControl:
             run: the federation's own name or number.
             round: the round's number.
         """
-        ...
+        try:
+            try:
+                seen, exchange = _exchange(before, after, run, round)
+            except Exception as problem:  # a message of any kind may have come
+                return Outgoing(self._unreadable("out", run, round, problem), {}, not_judged("It could not be read."))
+            earlier = self.ledger.find(exchange)
+            if earlier is not None and not earlier.passes:
+                return Outgoing(_said(earlier), {}, _remembered(earlier))
+            before_now = None if earlier is None else _remembered(earlier)
+            found = self._examined(before, after, exchange, before_now)
+            leaving = None if found.refused else digest(found.leaving)
+
+            def decided(entries: Sequence[Entry]) -> Entry:
+                decision, noise, epsilon = self._decided(found, entries)
+                return Entry(
+                    exchange=exchange,
+                    run=short_name(str(run)),
+                    round=round,
+                    direction="out",
+                    before=seen,
+                    leaving=leaving if decision.passes else None,
+                    meter=judged(found.metered),
+                    epsilon=epsilon,
+                    noise=noise if decision.passes else None,
+                    decision=decision.answer,
+                    reasons=decision.reasons,
+                )
+
+            kept = self.ledger.settle(exchange, decided)
+            if kept.passes and kept.leaving != leaving:
+                kept = self._another_copy(kept, leaving or found.refused)
+            return Outgoing(_said(kept), found.leaving if kept.passes else {}, found.metered)
+        except Exception as problem:  # what is not in the ledger does not pass
+            why = failure("ledger_failed", problem)
+            return Outgoing(Decision("withhold", (why,)), {}, not_judged("It could not be decided."))
+
+    def _examined(self, before: State, after: State, exchange: str, metered: Metered | None) -> Examined:
+        key = partial(noise_key, self.ledger.path, exchange)
+        return examine(self.subject, before, after, key, self.policy.site.seconds, self.kept, metered)
+
+    def _inspected(self, state: State) -> tuple[Inspected | None, Decision]:
+        try:
+            verdict = inspect(state, self.subject.network, guard_images(self.subject))
+            checks = dict.fromkeys(short_name(r.check) for r in verdict.reasons if r.severity == "refuse")
+            said = Inspected(refused=verdict.refused, ran=verdict.ran, checks=tuple(checks))
+            return said, self.policy.admits(verdict)
+        except Exception as problem:  # what cannot be judged does not pass, whatever stopped it
+            return None, Decision("withhold", (failure("failed", problem, part="guard"),))
+
+    def _decided(self, found: Examined, entries: Sequence[Entry]) -> tuple[Decision, Noise | None, float | None]:
+        if found.refused:
+            return Decision("withhold", (found.refused,)), None, None
+        try:
+            noise, epsilon = None, None
+            if found.record is not None and self.subject.defence.parts:
+                noise = noise_of(self.subject.defence, found.record)
+                delta = self.policy.privacy.delta
+                epsilon = spent(entries, noise, self.subject.defence, found.record, delta)
+            return self.policy.decide(found.metered, epsilon), noise, epsilon
+        except Exception as problem:  # a budget that cannot be counted is spent
+            return Decision("withhold", (failure("failed", problem, part="policy"),)), None, None
+
+    def _unreadable(self, direction: Direction, run: str, round: int, problem: Exception) -> Decision:
+        entry = Entry(
+            exchange=exchange_id(str(run), round, direction, "unreadable"),
+            run=short_name(str(run)),
+            round=round,
+            direction=direction,
+            decision="withhold",
+            reasons=(failure("unreadable", problem),),
+        )
+        return _said(self.ledger.append(entry))
+
+    def _another_copy(self, kept: Entry, copy: str) -> Entry:
+        """The same update twice with other noise would be less noise."""
+        entry = Entry(
+            exchange=exchange_id(kept.exchange, kept.round, "out", copy),
+            run=kept.run,
+            round=kept.round,
+            direction="out",
+            before=kept.before,
+            decision="withhold",
+            reasons=(sentence("another_copy"),),
+        )
+        return self.ledger.append(entry)
+
+
+def _exchange(before: State, after: State, run: str, round: int) -> tuple[str, str]:
+    """The digest of the model before, and the exchange's name."""
+    seen = digest(before)
+    return seen, exchange_id(str(run), round, "out", seen, digest(after))
+
+
+def _said(entry: Entry) -> Decision:
+    """What stands in the ledger is the answer."""
+    return Decision(entry.decision, entry.reasons)
+
+
+def _remembered(entry: Entry) -> Metered:
+    """The readings of a decision that was made before."""
+    return Metered(
+        tuple(
+            Reading(each.leak, each.value, "Read before; the ledger has its numbers.", each.attack or "", each.p_value)
+            for each in entry.meter
+        )
+    )

@@ -28,5 +28,6 @@ class Decision:
             >>> Decision.strictest([Decision("send"), Decision("warn", ("near the limit",))]).answer
             'warn'
         """
-        answer = max((part.answer for part in parts), key=_ORDER.index, default="send")
+        answers: list[Answer] = [part.answer for part in parts]
+        answer: Answer = max(answers, key=_ORDER.index, default="send")
         return cls(answer, tuple(reason for part in parts for reason in part.reasons))
