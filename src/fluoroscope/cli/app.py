@@ -25,6 +25,7 @@ from fluoroscope.cli import (
     init,
     inspect,
     medileak,
+    nvflare,
     records,
     report,
     study,
@@ -58,7 +59,7 @@ def program() -> typer.Typer:
 
     # In the order of the help: the main job, what it leaves, then its parts.
     main_job, afterwards = (demo, init, audit), (report, compare, gate)
-    parts = (data, federate, records, attack, medileak, inspect, calibrate, canaries, study)
+    parts = (data, federate, records, attack, medileak, inspect, calibrate, canaries, study, nvflare)
     for command in (*main_job, *afterwards, *parts):
         command.add_to(app)
     return app

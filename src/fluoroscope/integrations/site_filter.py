@@ -1,14 +1,14 @@
 """What the filters of NVFlare and MONAI share: the site's door, opened once, and a sentence for whatever went wrong."""
 
-import secrets
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import torch
 from torch import Tensor
 
+from fluoroscope.defences.guard.digest import digest
 from fluoroscope.errors import FluoroscopeError, Misconfigured, Refused
+from fluoroscope.rng import secret_generator
 from fluoroscope.types import State, UpdateRecord
 
 if TYPE_CHECKING:
@@ -57,21 +57,25 @@ def check_passes(decision: "Decision") -> None:
         Refused: it does not; with the policy's reasons.
     """
     if not decision.passes:
-        raise Refused("; ".join(decision.reasons) or "the site's policy withholds it")
+        raise Refused(" ".join(decision.reasons).rstrip(".") or "the site's policy withholds it")
 
 
-def defended(control: "SiteControl", before: State, after: State, round: int) -> dict[str, Tensor]:
+def defended(control: "SiteControl", before: State, after: State, *, run: str, round: int) -> dict[str, Tensor]:
     """What is left of an update when the site's own defence is through with it.
 
     Raises:
         Refused: the policy names no defence, or does not say what is trained and how.
     """
+    from fluoroscope.site.entry import exchange_id
+    from fluoroscope.site.noise_key import noise_key
+
     subject = control.subject
     if not subject.defence.parts:
         raise Refused("the site's policy names no [[defence]]")
     if subject.network is None or subject.training is None:
         raise Refused("the site's policy does not say in [model] and [training] what is trained, and how")
     record = UpdateRecord.between(subject.network, before, after, subject.training, round=round)
-    # New every time, and known to nobody: noise that can be guessed can be taken off again.
-    left = subject.defence.send(record, torch.Generator().manual_seed(secrets.randbits(63)))
+    # The same update twice gets the same noise: the mean of two copies would have less of it.
+    key = noise_key(control.ledger.path, exchange_id(run, round, "out", digest(before), digest(after)))
+    left = subject.defence.send(record, secret_generator(key))
     return {**left.state_after, **(left.buffers_after or {})}

@@ -1,7 +1,7 @@
 """The site's door as filters of NVIDIA FLARE: in a site's own privacy.json, or in a job's recipe.
 
-    recipe.add_client_input_filter(Guard("/etc/fluoroscope/appetite.toml"), tasks=["train"])
-    recipe.add_client_output_filter(Meter("/etc/fluoroscope/appetite.toml"), tasks=["train"])
+recipe.add_client_input_filter(Guard("/etc/fluoroscope/appetite.toml"), tasks=["train"])
+recipe.add_client_output_filter(Meter("/etc/fluoroscope/appetite.toml"), tasks=["train"])
 """
 
 from fluoroscope.errors import Unsupported

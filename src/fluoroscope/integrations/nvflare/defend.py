@@ -25,5 +25,6 @@ class Defend(ResultFilter):
     def released(self, result: Shareable, fl_ctx: FLContext) -> Shareable:
         weights, received = outgoing(result), needed(fl_ctx)
         before = received.state
-        state = defended(opened(self.policy), before, weights.after(before), received.round)
+        after = weights.after(before)
+        state = defended(opened(self.policy), before, after, run=received.run, round=received.round)
         return holding(result, weights.holding(state, before))

@@ -33,8 +33,8 @@ class Record(ResultFilter):
                 received.round,
                 received.state,
                 weights.after(received.state),
-                subject and subject.training,
-                subject and subject.network,
+                None if subject is None else subject.training,
+                None if subject is None else subject.network,
             )
             return result
         except Exception as problem:
