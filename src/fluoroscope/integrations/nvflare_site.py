@@ -1,4 +1,4 @@
-"""A site's own `local/privacy.json`: the filters that every job of that NVFlare site runs through, whoever wrote the job.
+"""A site's own `local/privacy.json`: filters that every job of that NVFlare site runs through, whoever wrote it.
 
 Needs no NVFlare: the file is written where the site is set up.
 """

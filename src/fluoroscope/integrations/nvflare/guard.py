@@ -29,6 +29,6 @@ class Guard(ClosedFilter):
         decision = control.receive(received.state, run=received.run, round=received.round)
         check_passes(decision)
         for reason in decision.reasons:
-            self.log_warning(fl_ctx, f"fluoroscope lets this model pass, but: {reason}")
+            self.warn(fl_ctx, f"fluoroscope lets this model pass, but: {reason}")
         received.keep(fl_ctx)
         return message

@@ -31,6 +31,6 @@ class Meter(ResultFilter):
         out = control.release(before, after, run=received.run, round=received.round)
         check_passes(out.decision)
         for reason in out.decision.reasons:
-            self.log_warning(fl_ctx, f"fluoroscope lets this update leave, but: {reason}")
+            self.warn(fl_ctx, f"fluoroscope lets this update leave, but: {reason}")
         self.log_info(fl_ctx, f"fluoroscope lets the update of round {received.round} leave.")
         return holding(result, weights.holding(out.state, before))

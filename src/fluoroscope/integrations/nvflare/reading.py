@@ -22,7 +22,7 @@ _HOLDING: dict[str, bool] = {DataKind.WEIGHTS: False, DataKind.WEIGHT_DIFF: True
 
 def failed(result: Shareable) -> bool:
     """Whether a task ended with an error: then there is no update."""
-    return bool(result.get_return_code() != ReturnCode.OK)
+    return bool(_message(result).get_return_code() != ReturnCode.OK)
 
 
 def bare(result: Shareable) -> Shareable:
@@ -74,13 +74,17 @@ def round_of(task: Shareable) -> int:
     return told if isinstance(told, int) and told >= 0 else 0
 
 
+def _message(message: object) -> Shareable:
+    if not isinstance(message, Shareable) or not isinstance(message.get(ReservedHeaderKey.HEADERS), dict):
+        raise Refused(f"it is a {type(message).__name__}, not a Shareable with headers")
+    return message
+
+
 def _dxo(message: object) -> DXO:
-    if not isinstance(message, Shareable):
-        raise Refused(f"it is a {type(message).__name__}, not a Shareable")
-    if not isinstance(message.get(ReservedHeaderKey.HEADERS), dict):
-        raise Refused("it has no headers")
     try:
-        return from_shareable(message)
+        return from_shareable(_message(message))
+    except Refused:
+        raise
     except Exception:  # whatever a job put there
         pass
     raise Refused("it carries no DXO (data exchange object) with weights")

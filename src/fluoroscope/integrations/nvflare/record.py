@@ -25,14 +25,15 @@ class Record(ResultFilter):
         self.policy = None if policy is None else check_path(policy)
 
     def released(self, result: Shareable, fl_ctx: FLContext) -> Shareable:
-        weights, received = outgoing(result), needed(fl_ctx)
+        received = needed(fl_ctx)
+        after = outgoing(result).after(received.state)
         subject = None if self.policy is None else opened(self.policy).subject
         try:
             RecordedUpdates(self.folder).write(
                 str(fl_ctx.get_identity_name()),
                 received.round,
                 received.state,
-                weights.after(received.state),
+                after,
                 None if subject is None else subject.training,
                 None if subject is None else subject.network,
             )
