@@ -34,7 +34,7 @@ class ClosedFilter(Filter):  # type: ignore[misc]  # NVFlare has no types
             return self.passed(shareable, fl_ctx)
         except Exception as problem:
             why = sentence(problem)
-        # NVFlare writes this exception into error_log.txt, which a site sends to its server unless it is told not to: so
+        # NVFlare writes this exception into error_log.txt, which sites send to their server unless told not to: so
         # why is a warning, which that file does not take, and no other exception hangs on this one.
         self.warn(fl_ctx, f"fluoroscope {self.SAID}: {why}.")
         raise ContentBlockedException(f"fluoroscope {self.SAID}; the site's own log.txt says why")
