@@ -24,8 +24,10 @@ from fluoroscope.cli import (
     gate,
     init,
     inspect,
+    ledger,
     medileak,
     nvflare,
+    policy,
     records,
     report,
     study,
@@ -59,8 +61,9 @@ def program() -> typer.Typer:
 
     # In the order of the help: the main job, what it leaves, then its parts.
     main_job, afterwards = (demo, init, audit), (report, compare, gate)
-    parts = (data, federate, records, attack, medileak, inspect, calibrate, canaries, study, nvflare)
-    for command in (*main_job, *afterwards, *parts):
+    parts = (data, federate, records, attack, medileak, inspect, calibrate, canaries, study)
+    at_the_door = (policy, ledger, nvflare)
+    for command in (*main_job, *afterwards, *parts, *at_the_door):
         command.add_to(app)
     return app
 

@@ -21,7 +21,7 @@ from fluoroscope.site.noise_key import noise_key
 from fluoroscope.site.policy import Policy
 from fluoroscope.site.reading import Metered, Reading, not_judged
 from fluoroscope.site.reasons import failure, sentence
-from fluoroscope.site.spending import noise_of, spent
+from fluoroscope.site.spending import noise_of, spent, spent_before
 from fluoroscope.site.subject import Subject as Subject
 from fluoroscope.types import State
 
@@ -112,7 +112,7 @@ class SiteControl:
                     before=seen,
                     leaving=leaving if decision.passes else None,
                     meter=judged(found.metered),
-                    epsilon=epsilon,
+                    epsilon=epsilon if decision.passes else spent_before(entries),
                     noise=noise if decision.passes else None,
                     decision=decision.answer,
                     reasons=decision.reasons,

@@ -73,7 +73,7 @@ class Entry(_Part):
     guard: Inspected | None = None
     meter: tuple[Judged, ...] = ()
     epsilon: Finite | None = None
-    """Spent by all releases together after this one; None where that has no bound."""
+    """Spent by all that has left, after this decision; None where that has no bound, and of what comes in."""
     noise: Noise | None = None
     format: Literal[1] = FORMAT
     sequence: int = 0

@@ -57,8 +57,12 @@ def examine(
         return Examined(not_judged(_STOPPED), refused=sentence("not_finite"))
     try:
         own = None if subject.own is None else subject.own()
-        record, leaving = _defended(subject, own, before, after, key)
-    except Exception as problem:  # an update that does not fit, a defence that cannot be: nothing leaves undefended
+        record = _record(subject, own, before, after)
+    except Exception as problem:  # images that are gone, arrays that are not the model's
+        return Examined(not_judged(_STOPPED), refused=failure("unreadable", problem))
+    try:
+        record, leaving = _defended(subject, record, after, key)
+    except Exception as problem:  # nothing leaves undefended
         return Examined(not_judged(_STOPPED), refused=failure("failed", problem, part="defence"))
     if metered is not None:
         return Examined(metered, leaving, record)
@@ -81,18 +85,22 @@ def guard_images(subject: Subject) -> Tensor | None:
     return images[:: -(-len(images) // MOST_IMAGES)] if len(images) else None
 
 
+def _record(subject: Subject, own: PrivateBatch | None, before: State, after: State) -> UpdateRecord | None:
+    """The update as it came; None where the site knows too little of it."""
+    if subject.network is None or subject.training is None:
+        return None
+    training = subject.training if own is None else replace(subject.training, images=len(own))
+    return UpdateRecord.between(subject.network, before, after, training)
+
+
 def _defended(
-    subject: Subject, own: PrivateBatch | None, before: State, after: State, key: Callable[[], bytes]
+    subject: Subject, record: UpdateRecord | None, after: State, key: Callable[[], bytes]
 ) -> tuple[UpdateRecord | None, dict[str, Tensor]]:
     """The record as the server would see it, and the arrays that would leave."""
-    if subject.network is None or subject.training is None:
-        if subject.defence.parts:
-            raise Misconfigured("a defence needs to know the model and its training: add [model] and [training].")
-        return None, dict(after)
-    training = subject.training if own is None else replace(subject.training, images=len(own))
-    record = UpdateRecord.between(subject.network, before, after, training)
     if not subject.defence.parts:
         return record, dict(after)
+    if record is None:
+        raise Misconfigured("a defence needs to know the model and its training: add [model] and [training].")
     sent = subject.defence.send(record, secret_generator(key()))
     arrays = {**sent.state_after, **(sent.buffers_after or {})}
     return sent, {name: value.to(after[name].dtype) for name, value in arrays.items()}

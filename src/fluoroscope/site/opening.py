@@ -1,12 +1,13 @@
 """A site's door from one file: its policy, and what the site knows of the federation and of its own images."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 import torch
 
 from fluoroscope.data import Request, load
+from fluoroscope.data.classes import in_classes
 from fluoroscope.data.multi_label import with_findings
 from fluoroscope.defences import NO_DEFENCE, Chain
 from fluoroscope.errors import BadInput, Misconfigured
@@ -52,7 +53,7 @@ def subject_of(policy: Policy) -> Subject:
     images = None if own is None else own.image_set()
     network = _network(policy, images)
     training = _training(policy, images)
-    subject = Subject(network, training, own, _public(policy, network, training), _defence(policy))
+    subject = Subject(network, training, own, _public(policy, network, training, images), _defence(policy))
     _try_defence(subject)
     return subject
 
@@ -79,6 +80,7 @@ class PublicImages:
     source: str
     network: Network
     training: LocalTraining
+    classes: tuple[str, ...]
 
     def __call__(self) -> LabelledImages:
         return _public_images(self)
@@ -92,27 +94,12 @@ def _own_images(site: str, multi_label: bool) -> ImageSet:
     if not len(found):
         raise BadInput(f"site.images: there is no image in {said.images}.")
     found = with_findings(found) if multi_label else found
-    return found if said.classes is None else _in_order(found, said.classes)
-
-
-def _in_order(found: ImageSet, classes: list[str]) -> ImageSet:
-    """With the federation's classes: this site may hold images of some of them alone."""
-    if unknown := [name for name in found.classes if name not in classes]:
-        raise Misconfigured(
-            f"site.classes has not {unknown[0]!r}, which is a class of the images: {', '.join(classes)}."
-        )
-    places = torch.tensor([classes.index(name) for name in found.classes])
-    labels = found.batch.labels
-    if labels.ndim == 1:
-        labels = places[labels]
-    else:
-        labels = torch.zeros(len(labels), len(classes)).index_copy(1, places, labels)
-    return replace(found, batch=replace(found.batch, labels=labels), classes=tuple(classes))
+    return found if said.classes is None else in_classes(found, said.classes)
 
 
 @lru_cache(maxsize=2)
 def _public_images(public: PublicImages) -> LabelledImages:
-    return public_set(public.source, public.network, public.training, seed=0)
+    return public_set(public.source, public.network, public.training, seed=0, classes=public.classes)
 
 
 def _network(policy: Policy, images: ImageSet | None) -> Network | None:
@@ -139,10 +126,12 @@ def _training(policy: Policy, images: ImageSet | None) -> LocalTraining | None:
     return training
 
 
-def _public(policy: Policy, network: Network | None, training: LocalTraining | None) -> PublicImages | None:
-    if policy.site.public is None or network is None or training is None:
+def _public(
+    policy: Policy, network: Network | None, training: LocalTraining | None, images: ImageSet | None
+) -> PublicImages | None:
+    if policy.site.public is None or network is None or training is None or images is None:
         return None
-    return PublicImages(policy.site.public, network, training)
+    return PublicImages(policy.site.public, network, training, images.classes)
 
 
 def _defence(policy: Policy) -> Chain:

@@ -3,8 +3,10 @@
 The ledger takes no others: `known` tells them by their form.
 """
 
+import logging
 import re
 
+_LOG = logging.getLogger(__name__)
 _NUMBER = r"-?\d[\d.e+-]*"
 _NAME = r"[A-Za-z0-9][A-Za-z0-9 _-]{0,39}"
 _NAMES = rf"{_NAME}(?:, {_NAME})*"
@@ -42,7 +44,8 @@ def sentence(form: str, **slots: float | str) -> str:
 
 
 def failure(form: str, problem: Exception, **slots: str) -> str:
-    """The sentence about an exception: its kind alone, since its message may hold anything."""
+    """The sentence about an exception: its kind alone, since its message may hold anything. That is for the log."""
+    _LOG.debug("at the site's door: %s", form, exc_info=problem)
     return sentence(form, error=type(problem).__name__, **slots)
 
 

@@ -46,6 +46,12 @@ def spent(
     return _composed([*earlier, noise], delta)
 
 
+def spent_before(entries: Sequence[Entry]) -> float | None:
+    """Epsilon of what has left so far."""
+    left = [entry.epsilon for entry in entries if entry.direction == "out" and entry.passes]
+    return left[-1] if left else 0.0
+
+
 def _composed(all_noise: Sequence[Noise], delta: float) -> float | None:
     """Of releases with different noise, or at another delta than the defence's."""
     if any(each.noise_multiplier is None or each.unit != all_noise[0].unit for each in all_noise):
