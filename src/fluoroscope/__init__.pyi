@@ -19,6 +19,7 @@ from fluoroscope.findings.reading import read_findings as read_findings
 from fluoroscope.rng import generator as generator
 from fluoroscope.scenarios.curious_server import attack as attack
 from fluoroscope.scenarios.curious_server import score as score
+from fluoroscope.site.meter import meter as meter
 from fluoroscope.types.images import LabelledImages as LabelledImages
 from fluoroscope.types.images import PrivateBatch as PrivateBatch
 from fluoroscope.types.losses import BinaryCrossEntropy as BinaryCrossEntropy

@@ -7,7 +7,7 @@ from safetensors.torch import save_file
 
 from fluoroscope.errors import BadInput
 from fluoroscope.models import Architecture
-from fluoroscope.models.weights import read_state
+from fluoroscope.models.state_files import read_state
 
 
 def small(channels=1, classes=2, weights=None, seed=0):

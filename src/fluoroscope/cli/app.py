@@ -26,6 +26,7 @@ from fluoroscope.cli import (
     inspect,
     ledger,
     medileak,
+    meter,
     nvflare,
     policy,
     records,
@@ -61,7 +62,7 @@ def program() -> typer.Typer:
 
     # In the order of the help: the main job, what it leaves, then its parts.
     main_job, afterwards = (demo, init, audit), (report, compare, gate)
-    parts = (data, federate, records, attack, medileak, inspect, calibrate, canaries, study)
+    parts = (data, federate, records, attack, medileak, inspect, meter, calibrate, canaries, study)
     at_the_door = (policy, ledger, nvflare)
     for command in (*main_job, *afterwards, *parts, *at_the_door):
         command.add_to(app)

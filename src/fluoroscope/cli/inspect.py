@@ -26,7 +26,9 @@ def add_to(app: typer.Typer) -> None:
         "Exit codes: 0 accepted, 3 refused, 2 not readable."
     )
     def inspect(
-        model: Annotated[Path, typer.Argument(help="The state dict that you were sent: .safetensors, .pt or .pth.")],
+        model: Annotated[
+            Path, typer.Argument(help="The state dict that you were sent: .safetensors, .pt, .pth or .npz.")
+        ],
         agreed: Annotated[
             str | None,
             typer.Option(help="What was agreed on: a file with an earlier state dict, or a name such as resnet18."),
@@ -49,7 +51,7 @@ def add_to(app: typer.Typer) -> None:
         # torch takes seconds to import: `--help` should not wait for it.
         from fluoroscope.defences.guard.inspect import inspect as judge
         from fluoroscope.models.recognition import agreed_model, recognised
-        from fluoroscope.models.weights import read_state
+        from fluoroscope.models.state_files import read_state
 
         options.use("cpu", threads)
         state = read_state(model)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from fluoroscope.errors import FluoroscopeError
 from fluoroscope.models.architecture import MODELS, Architecture
 from fluoroscope.models.front import Front, FrontedNetwork
-from fluoroscope.models.weights import read_state
+from fluoroscope.models.state_files import KINDS, read_state
 from fluoroscope.types import Network, State
 
 WRAPPERS = ("module.", "_module.", "model.", "network.", "net.", "_orig_mod.")
@@ -56,7 +56,7 @@ def unwrapped(state: State) -> dict[str, Tensor]:
 
 def agreed_model(reference: str, known: Recognised) -> nn.Module | State:
     """What was agreed on, from a file or from a registered name; channels, classes and size are those of the model."""
-    if Path(reference).suffix in (".pt", ".pth", ".safetensors") or Path(reference).is_file():
+    if Path(reference).suffix in KINDS or Path(reference).is_file():
         found = recognised(read_state(reference))
         return found.network or found.state
     MODELS.get(reference)  # an unknown name is said before anything is compared

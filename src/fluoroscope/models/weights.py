@@ -1,4 +1,4 @@
-"""Starting a network from a file: tensors only, never code, and every mismatch named.
+"""Starting a network from a file, every mismatch named.
 
 A state dict from elsewhere seldom fits to the last array. Two differences are bridged, since both have one right
 answer; anything else is an error:
@@ -9,43 +9,10 @@ answer; anything else is an error:
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
-import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from fluoroscope.errors import BadInput
-
-
-def read_state(path: str | Path) -> dict[str, Tensor]:
-    """The tensors of a .pt, .pth or .safetensors file by name, on the CPU."""
-    file = Path(path)
-    if not file.is_file():
-        raise BadInput(f"there is no weights file {file}. Give the path of a .pt, .pth or .safetensors state dict.")
-    if file.suffix == ".safetensors":
-        try:
-            return load_file(file)
-        except (SafetensorError, OSError) as error:
-            raise BadInput(f"{file} is not a readable safetensors file: {error}.") from error
-    if file.suffix in (".pt", ".pth"):
-        return _read_pickle(file)
-    raise BadInput(f"{file} ends in {file.suffix!r}; weights are read from .pt, .pth and .safetensors files.")
-
-
-def _read_pickle(file: Path) -> dict[str, Tensor]:
-    try:
-        # weights_only: a pickle may otherwise run any code of its author's when it is opened.
-        state = torch.load(file, map_location="cpu", weights_only=True)
-    except Exception as error:  # a bad file stops the reader anywhere: zip, pickle, storage
-        raise BadInput(
-            f"{file} was not read: it is damaged, or holds code or objects besides tensors, which are never run. "
-            "Ask for a plain state dict, from torch.save(model.state_dict(), ...), or for safetensors."
-        ) from error
-    if not isinstance(state, Mapping) or not all(
-        isinstance(k, str) and isinstance(v, Tensor) for k, v in state.items()
-    ):
-        raise BadInput(f"{file} holds no state dict (names to tensors) but a {type(state).__name__} of other things.")
-    return dict(state)
+from fluoroscope.models.state_files import read_state
 
 
 def started(

@@ -8,13 +8,14 @@ import math
 import os
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Protocol
 
 import torch
+from torch import Tensor
 
 from fluoroscope.attacks import Attack
 from fluoroscope.attacks.common.checkpoint import Checkpoint
@@ -27,7 +28,7 @@ from fluoroscope.scenarios.simulated_victims import NEEDED, SplitPublic, seen_of
 from fluoroscope.scores.intervals import Interval
 from fluoroscope.scores.null import against_others
 from fluoroscope.threat_models.needs import missing, require
-from fluoroscope.types import Observation, Reconstruction
+from fluoroscope.types import LabelledImages, Observation, PrivateBatch, Reconstruction
 
 _BACK_AND_FORTH = 2.5
 """What an attack's iteration costs in training steps (python -m benchmarks pullback)."""
@@ -102,6 +103,25 @@ class Rehearsal:
         return "; ".join(f"{row.name} {row.reason}".rstrip(".") for row in self.rows) or "there was none to try"
 
 
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """Simulated clients, and what the attacker would see of each."""
+
+    seen: tuple[Observation, ...]
+    victims: tuple[PrivateBatch, ...]
+    learning: LabelledImages
+    """What the attacker has."""
+    others: tuple[Tensor, ...] = ()
+    """Images of further patients, a set each, about whom nothing is guessed."""
+    step_seconds: float = 0.0
+    """Of processors, for one training step."""
+
+    @property
+    def round_seconds(self) -> float:
+        """Of processors, for one simulated round."""
+        return self.step_seconds * _steps_at_once(self.seen[:1])
+
+
 class Run(Protocol):
     """How an attack is run: `run_isolated`, as everywhere the truth may be at hand."""
 
@@ -144,24 +164,36 @@ def rehearse(
     split = split_public(
         seen.public_images, effort.victims, seen.training.images, generator(seed, "rehearsal", "patients")
     )
-    stage, taken = [], []
-    for i, victim in enumerate(split.victims):
-        began = time.process_time()
-        stage.append(seen_of_victim(seen, split, victim, generator(seed, "rehearsal", "victim", i)))
-        taken.append(time.process_time() - began)
-    step = min(taken) / max(seen.training.steps, 1)  # the first one warms up
+    stage = staged(seen, split, len(split.victims), seed)
     left, rows = effort.seconds, []
     with tempfile.TemporaryDirectory(prefix="fluoroscope-rehearsal-") as folder:
         kept = shared(Path(folder))
         for number, (name, attack) in enumerate(attacks.items()):
             share = left / 2 if number + 1 < len(attacks) else left
             began = _processor_seconds()
-            row = _tried(name, attack, stage, split, effort, share, step, seed, partial(run, checkpoint=kept))
+            row = tried(name, attack, stage, effort, share, seed, partial(run, checkpoint=kept))
             spent = _processor_seconds() - began
             left -= spent
             rows.append(replace(row, seconds=spent))
             on_progress(number + 1, len(attacks))
     return Rehearsal(tuple(rows), len(split.victims), len(split.victims[0]), len(split.learning))
+
+
+def staged(seen: Observation, split: SplitPublic, victims: int, seed: int) -> Stage:
+    """Play the round of the first so many clients of the split; the rest are the others."""
+    shown, taken = [], []
+    for i, victim in enumerate(split.victims[:victims]):
+        began = time.process_time()
+        shown.append(seen_of_victim(seen, split, victim, generator(seed, "rehearsal", "victim", i)))
+        taken.append(time.process_time() - began)
+    steps = 1 if seen.training is None else seen.training.steps
+    return Stage(
+        tuple(shown),
+        split.victims[:victims],
+        split.learning,
+        tuple(victim.images for victim in split.victims[victims:]),
+        min(taken) / max(steps, 1),  # the first one warms up
+    )
 
 
 def _processor_seconds() -> float:
@@ -170,21 +202,14 @@ def _processor_seconds() -> float:
     return now.user + now.system + now.children_user + now.children_system
 
 
-def _tried(
-    name: str,
-    attack: Attack,
-    stage: list[Observation],
-    split: SplitPublic,
-    effort: Effort,
-    share: float,
-    step: float,
-    seed: int,
-    run: Run,
+def tried(
+    name: str, attack: Attack, stage: Stage, effort: Effort, share: float, seed: int, run: Run = run_isolated
 ) -> Rehearsed:
-    if lacks := missing(stage[0], sorted(attack.needs)):
+    """How one attack does on the simulated clients, in at most this share of processor seconds."""
+    if lacks := missing(stage.seen[0], sorted(attack.needs)):
         return Rehearsed(name, False, f"does not apply: the attacker does not have {', '.join(lacks)}")
-    shown = [form_for(attack)(each) for each in stage]
-    cut, said = _cut(attack, effort, share, step * _steps_at_once(shown))
+    shown = [form_for(attack)(each) for each in stage.seen]
+    cut, said = _cut(attack, effort, share, stage.step_seconds * _steps_at_once(shown))
     if cut is None:
         return Rehearsed(name, False, said)
     try:
@@ -200,9 +225,10 @@ def _tried(
         said = "; ".join(filter(None, (f"gave up on {len(gave_up)} of {len(guesses)}: {gave_up[0]}", said)))
     scored = against_others(
         [guess.images.cpu() for guess in guesses],
-        [victim.images for victim in split.victims],
-        split.learning.images.mean(0),
+        [victim.images for victim in stage.victims],
+        stage.learning.images.mean(0),
         generator(seed, "rehearsal", "bootstrap"),
+        stage.others,
     )
     return Rehearsed(name, True, said, scored.leak, scored.told_apart, scored.chance, scored.p_value)
 
@@ -225,6 +251,6 @@ def _cut(attack: Attack, effort: Effort, share: float, pass_seconds: float) -> t
     return cut_to(attack, most), f"cut to {most} of {each} iterations" if most < each else ""
 
 
-def _steps_at_once(stage: list[Observation]) -> int:
+def _steps_at_once(stage: Sequence[Observation]) -> int:
     """Training steps that one iteration of a descent over all victims goes through."""
     return sum(each.training.steps for each in stage if each.training is not None)

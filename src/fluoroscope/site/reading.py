@@ -62,3 +62,8 @@ class Metered:
 def not_judged(why: str) -> Metered:
     """No leak could be judged, for one reason."""
     return Metered(tuple(Reading(leak, None, why) for leak in LEAKS))
+
+
+def left_out_for(attack: str, why: str) -> str:
+    """One line of `Metered.left_out`."""
+    return f"{attack}: {why.removeprefix(attack).strip().rstrip('.')}"

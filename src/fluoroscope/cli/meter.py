@@ -1,0 +1,174 @@
+"""`fluoroscope meter`: what a server could read of one update, from two checkpoints."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fluoroscope.cli import console, options
+from fluoroscope.errors import Misconfigured
+
+if TYPE_CHECKING:
+    from fluoroscope.site.decision import Decision
+    from fluoroscope.site.reading import Metered
+
+
+def add_to(app: typer.Typer) -> None:
+    """Enter the command."""
+
+    @app.command(
+        epilog="Example: fluoroscope meter --before global.pt --after client.pt --model myfed.task:HospitalNet "
+        "--images hospital-c/ --public public/ --optimizer adamw --lr 1e-3 --epochs 3 --batch-size 16 --normalise "
+        ".48,.24. Exit codes: 0 measured, or sent by the policy; 4 withheld by it; 2 wrong input."
+    )
+    def meter(
+        before: Annotated[Path, typer.Option(help="The global model that you were sent: .pt, .safetensors or .npz.")],
+        after: Annotated[Path, typer.Option(help="What you would send back.")],
+        model: Annotated[
+            str, typer.Option(help="What makes the network: package.module:function, or a name such as resnet18.")
+        ],
+        images: Annotated[
+            str, typer.Option(help="The images that you trained on: a folder, or what `data show` takes. They stay.")
+        ],
+        public: Annotated[
+            str | None, typer.Option(help="Public images of the same kind: what an attacker would learn from.")
+        ] = None,
+        model_argument: Annotated[
+            list[str] | None, typer.Option(help="What the function is called with: classes=2. Repeatable.")
+        ] = None,
+        size: Annotated[int | None, typer.Option(help="Pixels that images are brought to. [default: theirs]")] = None,
+        classes: Annotated[
+            str | None,
+            typer.Option(help="All classes in the order of the outputs: normal,pneumonia. [default: sorted by name]"),
+        ] = None,
+        optimiser: Annotated[
+            str | None, typer.Option("--optimiser", "--optimizer", help="sgd, adam, adamw or gradient. [default: sgd]")
+        ] = None,
+        lr: Annotated[float | None, typer.Option(help="The learning rate. [default: 0.01]")] = None,
+        momentum: Annotated[float | None, typer.Option(help="Of sgd.")] = None,
+        weight_decay: Annotated[float | None, typer.Option(help="[default: 0; adamw: 0.01]")] = None,
+        epochs: Annotated[int | None, typer.Option(help="In the round. [default: 1]")] = None,
+        steps: Annotated[int | None, typer.Option(help="In the place of epochs.")] = None,
+        batch_size: Annotated[int | None, typer.Option(help="[default: 8]")] = None,
+        normalise: Annotated[
+            str | None, typer.Option("--normalise", "--normalize", help="mean,std of pixels in [0, 1]: .48,.24")
+        ] = None,
+        loss: Annotated[str | None, typer.Option(help="cross-entropy, multi-label or package.module:function.")] = None,
+        training: Annotated[
+            list[str] | None, typer.Option(help="Any other key of a plan's [training]: clip_norm=1.0. Repeatable.")
+        ] = None,
+        defence: Annotated[
+            list[str] | None,
+            typer.Option(help="What stood before the update: NAME:key=value,key=value. Repeatable, in its order."),
+        ] = None,
+        policy: Annotated[Path | None, typer.Option(help="Your appetite.toml: it decides, and the exit code.")] = None,
+        epsilon: Annotated[
+            float | None, typer.Option(help="For --policy: the epsilon that is spent when this update is sent.")
+        ] = None,
+        show_images: Annotated[
+            Path | None, typer.Option(help="Write a PNG of your images beside what a server makes of the update.")
+        ] = None,
+        seconds: Annotated[
+            float | None, typer.Option(min=1, help="That it may take; what does not fit is named. [default: 90]")
+        ] = None,
+        keep: Annotated[
+            Path | None, typer.Option(help="A folder for what is learned; the next update of this model is quicker.")
+        ] = None,
+        seed: options.Seed = 0,
+        as_json: options.Json = False,
+        threads: options.Threads = None,
+    ) -> None:
+        """Measure what an honest-but-curious server could read of one update: from the two checkpoints of a round.
+
+        Numbers only, unless --show-images is given. Your images stay in this process; attacks run in another.
+        """
+        # torch takes seconds to import: `--help` should not wait for it.
+        from fluoroscope.cli.meter_inputs import normalisation, read_inputs
+        from fluoroscope.site.decision import EXIT_CODES
+        from fluoroscope.site.meter import measure
+
+        options.use("cpu", threads)
+        said = options.parsed(training or [])
+        given: dict[str, Any] = {
+            "optimiser": optimiser,
+            "lr": lr,
+            "momentum": momentum,
+            "weight_decay": weight_decay,
+            "epochs": epochs,
+            "steps": steps,
+            "batch_size": batch_size,
+            "loss": loss,
+            "normalisation": None if normalise is None else normalisation(normalise),
+        }
+        if twice := [key for key, value in given.items() if value is not None and key in said]:
+            raise Misconfigured(f"{twice[0]} is given twice: as an option of its own, and with --training.")
+        if epsilon is not None and policy is None:
+            raise Misconfigured("--epsilon is for --policy, which alone has a limit for it.")
+        decider = None if policy is None else _policy(policy)  # a bad policy is named before anything is measured
+        found = read_inputs(
+            before,
+            after,
+            model,
+            model_argument or [],
+            images,
+            public,
+            size,
+            classes,
+            {**given, **said},
+            defence or [],
+            seed or 0,
+        )
+        with console.err.status("reading") as status:
+            measured = measure(
+                found.record,
+                found.own.batch,
+                public=found.public,
+                defence=found.defence if found.defence.parts else None,
+                seed=seed or 0,
+                seconds=seconds,
+                kept=keep,
+                on_stage=lambda stage: status.update(stage),
+            )
+        decision = None if decider is None else decider.decide(measured.metered, epsilon)
+        if show_images is not None and measured.guess is not None:
+            from fluoroscope.cli.meter_picture import write_picture
+
+            write_picture(show_images, found.own.batch, measured.guess)
+        if as_json:
+            decided = {} if decision is None else {"decision": decision.answer, "reasons": list(decision.reasons)}
+            console.print_json({**measured.metered.plain(), **decided})
+        else:
+            _tell(measured.metered, decision)
+            if show_images is not None:
+                console.say(f"images: {show_images}" if measured.guess is not None else "images: there is no guess.")
+        if decision is not None and EXIT_CODES[decision.answer]:
+            raise typer.Exit(EXIT_CODES[decision.answer])
+
+
+def _policy(path: Path) -> Any:  # noqa: ANN401  # a Policy, which is imported when it is asked for
+    from fluoroscope.site.policy import read_policy
+
+    return read_policy(path)
+
+
+def _tell(metered: "Metered", decision: "Decision | None") -> None:
+    rows = [
+        {
+            "leak": reading.leak,
+            "reading": "not judged" if reading.value is None else f"{reading.value:.2f}",
+            "attack": reading.attack or None,
+            "p-value": reading.p_value,
+        }
+        for reading in metered.readings
+    ]
+    console.print_table(f"what a curious server reads of this update ({metered.seconds:.0f} s)", rows)
+    for reading in metered.readings:
+        console.say(f"{reading.leak}: {reading.sentence}")
+    if metered.left_out:
+        console.say("left out:")
+        for line in metered.left_out:
+            console.say(f"  {line}")
+    if decision is not None:
+        console.say(f"policy: {decision.answer}")
+        for reason in decision.reasons:
+            console.say(f"  {reason}")

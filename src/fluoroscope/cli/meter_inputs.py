@@ -1,0 +1,127 @@
+"""From the options of `fluoroscope meter` to a record, the site's own images and public ones."""
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from fluoroscope.cli.options import parsed
+from fluoroscope.data import Request, load
+from fluoroscope.data.classes import in_classes
+from fluoroscope.data.multi_label import with_findings
+from fluoroscope.defences import Chain
+from fluoroscope.errors import BadInput, Misconfigured
+from fluoroscope.federation.plan import ModelPlan, TrainingPlan
+from fluoroscope.federation.planned import planned_network, planned_training
+from fluoroscope.federation.settings import build_defences
+from fluoroscope.integrations.checkpoints import record_of_files
+from fluoroscope.scenarios.public_set import public_set
+from fluoroscope.types import ImageSet, LabelledImages, UpdateRecord
+
+
+@dataclass(frozen=True, eq=False)
+class Inputs:
+    """What the meter is given."""
+
+    record: UpdateRecord
+    own: ImageSet
+    public: LabelledImages | None
+    defence: Chain
+
+
+def read_inputs(
+    before: Path,
+    after: Path,
+    model: str,
+    arguments: Sequence[str],
+    images: str,
+    public: str | None,
+    size: int | None,
+    classes: str | None,
+    training: Mapping[str, Any],
+    defences: Sequence[str],
+    seed: int,
+) -> Inputs:
+    """Read all files; the first thing that is wrong is named."""
+    importable_here()
+    settings = _training(training)
+    own = load(images, Request(size, seed=seed))
+    if not len(own):
+        raise BadInput(f"there is no image in {images}.")
+    own = with_findings(own) if settings.loss == "multi-label" else own
+    names = _class_names(own, public, classes, settings.loss == "multi-label", seed)
+    own = in_classes(own, names)
+    described = _model(model, parsed(list(arguments)))
+    try:
+        network = planned_network(described, own.shape, names, own.name)
+    except Misconfigured as problem:
+        raise Misconfigured(f"{problem} --classes names all of them, --model-argument sets the others.") from problem
+    local = planned_training(settings, len(own), settings.batch_size, settings.epochs, settings.lr)
+    if local.normalisation is not None:
+        local.normalisation.check_channels(own.channels)
+    record = record_of_files(network, before, after, local)
+    others = None if public is None else public_set(public, network, local, seed, names)
+    return Inputs(record, own, others, build_defences([_defence(each) for each in defences]))
+
+
+def importable_here() -> None:
+    """`package:function` is looked for in the working directory too, as `python -m` does."""
+    here = os.getcwd()
+    if here not in sys.path:
+        sys.path.insert(0, here)
+
+
+def normalisation(said: str) -> dict[str, tuple[float, ...]]:
+    """`mean,std` of one channel, or of several all means and then all deviations: `.48,.24`."""
+    try:
+        values = tuple(float(part) for part in said.split(","))
+    except ValueError:
+        values = ()
+    if not values or len(values) % 2:
+        raise Misconfigured(
+            f"--normalise takes mean,std such as .48,.24 (of RGB three means, three stds), not {said!r}."
+        )
+    half = len(values) // 2
+    return {"mean": values[:half], "std": values[half:]}
+
+
+def _class_names(own: ImageSet, public: str | None, classes: str | None, multi_label: bool, seed: int) -> list[str]:
+    """As told, or those of the site's own images and of the public ones together, sorted."""
+    if classes is not None:
+        return [name.strip() for name in classes.split(",")]
+    if public is None or public.startswith("phantom/"):
+        return list(own.classes)
+    found = load(public, Request(own.size, seed=seed))
+    return sorted({*own.classes, *(with_findings(found) if multi_label else found).classes})
+
+
+def _model(name: str, arguments: dict[str, Any]) -> ModelPlan:
+    if ":" in name:
+        return ModelPlan(factory=name, arguments=arguments)
+    if arguments:
+        raise Misconfigured(f"--model-argument is for a network of your own, package:function, and {name!r} is none.")
+    return ModelPlan(name=name)
+
+
+def _training(said: Mapping[str, Any]) -> TrainingPlan:
+    try:
+        return TrainingPlan.model_validate({key: value for key, value in said.items() if value is not None})
+    except ValidationError as problem:
+        first = problem.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        if first["type"] == "value_error":
+            raise Misconfigured(f"{first['msg'].removeprefix('Value error, ')}.") from problem
+        if first["type"] == "extra_forbidden":
+            known = ", ".join(TrainingPlan.model_fields)
+            raise Misconfigured(f"a training has no setting {where!r}; it has {known}.") from problem
+        raise Misconfigured(f"training: {where}: {first['msg']}, not {first['input']!r}.") from problem
+
+
+def _defence(said: str) -> tuple[str, dict[str, Any]]:
+    """`name:key=value,key=value`."""
+    name, _, settings = said.partition(":")
+    return name, parsed([each for each in settings.split(",") if each])

@@ -1,0 +1,95 @@
+"""Two checkpoints of somebody's federation: the global model that a client was sent, and what it sends back."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fluoroscope.errors import BadInput
+from fluoroscope.models.recognition import COUNTER, WRAPPERS
+from fluoroscope.models.state_files import read_state
+from fluoroscope.types import LocalTraining, Network, UpdateRecord
+from fluoroscope.types.network import blueprint
+
+Arrays = Mapping[str, Tensor | np.ndarray]
+"""A state dict of torch or numpy."""
+_WRAPPED = 3
+"""Wrappers around one another that are taken off."""
+
+
+def record_of_files(
+    network: Network,
+    before: Path,
+    after: Path,
+    training: LocalTraining,
+    *,
+    round: int = 1,
+    client: str = "client",
+) -> UpdateRecord:
+    """The update between two files.
+
+    Args:
+        network: what was trained.
+        before: the global model that the client was sent: .pt, .pth, .safetensors or .npz.
+        after: what the client sends back: all arrays, or less where something stays at home.
+        training: how the client trained.
+        round: the round's number.
+        client: the client's name.
+
+    Raises:
+        BadInput: a file cannot be read, or its arrays are not the network's.
+    """
+    states = []
+    for file in (before, after):
+        try:
+            states.append(fitted(read_state(file), network))
+        except BadInput as problem:
+            raise problem if str(file) in str(problem) else BadInput(f"{file}: {problem}") from problem
+    return UpdateRecord.between(
+        network, with_counters(states[0], network), states[1], training, round=round, client=client
+    )
+
+
+def fitted(state: Arrays, network: Network) -> dict[str, Tensor]:
+    """The arrays under the network's own names, halves in single precision.
+
+    What DataParallel, `torch.compile`, Opacus and Lightning put before every name is taken off where the rest is then
+    the network's; arrays without names (`np.savez` of a list, as Flower clients do) are taken in its order.
+
+    Raises:
+        BadInput: not one array is the network's.
+    """
+    own = blueprint(network).state_dict()
+    given = {name: _tensor(value) for name, value in state.items()}
+    if list(given) == [f"arr_{i}" for i in range(len(own))]:
+        given = dict(zip(own, given.values(), strict=True))
+    found = max(_unwrapped(given, _WRAPPED), key=lambda each: sum(name in own for name in each))  # ties: the first
+    if not any(name in own for name in found):
+        raise BadInput(f"it holds {_some(given)}, and {network.name} has {_some(own)}: is this its model?")
+    return {name: value.to(own[name].dtype) if name in own else value for name, value in found.items()}
+
+
+def with_counters(state: Mapping[str, Tensor], network: Network) -> dict[str, Tensor]:
+    """With BatchNorm's counters of batches, which some exports leave out and nothing is read from."""
+    own = blueprint(network).state_dict()
+    return {name: value for name, value in own.items() if name.endswith(COUNTER)} | dict(state)
+
+
+def _unwrapped(state: dict[str, Tensor], deep: int) -> Iterator[dict[str, Tensor]]:
+    """As it is, then without each wrapper's prefix; what stands beside the wrapped network, such as a loss's, is left
+    out."""
+    yield state
+    for prefix in WRAPPERS if deep else ():
+        if inner := {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}:
+            yield from _unwrapped(inner, deep - 1)
+
+
+def _tensor(value: Tensor | np.ndarray) -> Tensor:
+    found = value.detach().cpu() if isinstance(value, Tensor) else torch.from_numpy(np.array(value))
+    return found.float() if found.dtype in (torch.float16, torch.bfloat16) else found
+
+
+def _some(names: Mapping[str, object]) -> str:
+    return ", ".join(list(names)[:3]) + (", ..." if len(names) > 3 else "")

@@ -1,0 +1,125 @@
+"""State dicts in files, as trainers and federations leave them: tensors only, never code.
+
+A checkpoint holds more than weights, and every trainer names them in its own way. What has one right answer is
+understood; anything else is an error that names the file.
+"""
+
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
+
+from fluoroscope.errors import BadInput
+
+KINDS = (".pt", ".pth", ".safetensors", ".npz")
+KEYS = ("model_state_dict", "state_dict", "model", "net", "network", "module", "weights", "params", "parameters")
+"""Where trainers put the weights in a checkpoint that also holds an optimiser, an epoch and the like."""
+_DEEP = 3
+"""Tables within tables that are looked through."""
+_MOST_BYTES = 8 * 2**30
+"""Of an .npz when it is unpacked: a small file may claim to hold any number of zeros."""
+# What a numpy array is made of when it stands in a pickle: data, no code.
+_ARRAYS = (
+    np._core.multiarray._reconstruct,  # type: ignore[attr-defined]
+    np.ndarray,
+    np.dtype,
+    *(type(np.dtype(kind)) for kind in ("f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "?")),
+)
+
+
+def read_state(path: str | Path) -> dict[str, Tensor]:
+    """The tensors of a .pt, .pth, .safetensors or .npz file by name, on the CPU.
+
+    In a checkpoint that holds more, the state dict is found under the usual names: `{'model': ...}`.
+
+    Raises:
+        BadInput: there is no such file, it is damaged, or it holds no state dict.
+    """
+    file = Path(path)
+    if not file.is_file():
+        raise BadInput(
+            f"there is no weights file {file}. Give the path of a state dict in a .pt, .pth, .safetensors or .npz file."
+        )
+    if file.suffix == ".safetensors":
+        try:
+            return load_file(file)
+        except (SafetensorError, OSError) as error:
+            raise BadInput(f"{file} is not a readable safetensors file: {error}.") from error
+    if file.suffix == ".npz":
+        return _read_arrays(file)
+    if file.suffix in (".pt", ".pth"):
+        return _read_pickle(file)
+    raise BadInput(f"{file} ends in {file.suffix!r}; weights are read from {', '.join(KINDS)} files.")
+
+
+def plain_state(content: object) -> dict[str, Tensor] | None:
+    """The state dict in what a checkpoint holds, numpy arrays as tensors; None where there is none, or more than one.
+
+    Example:
+        >>> import torch
+        >>> list(plain_state({"epoch": 3, "model": {"head.bias": torch.zeros(2)}}))
+        ['head.bias']
+    """
+    return _within(content, _DEEP)
+
+
+def _within(content: object, deep: int) -> dict[str, Tensor] | None:
+    if not isinstance(content, Mapping) or not content:
+        return None
+    if all(isinstance(name, str) and isinstance(value, Tensor | np.ndarray) for name, value in content.items()):
+        try:
+            return {name: v if isinstance(v, Tensor) else torch.from_numpy(v.copy()) for name, v in content.items()}
+        except TypeError:  # an array of texts or objects
+            return None
+    if not deep:
+        return None
+    for key in KEYS:
+        if (found := _within(content.get(key), deep - 1)) is not None:
+            return found
+    inner = [found for value in content.values() if (found := _within(value, deep - 1)) is not None]
+    return inner[0] if len(inner) == 1 else None
+
+
+def _read_arrays(file: Path) -> dict[str, Tensor]:
+    try:
+        with zipfile.ZipFile(file) as archive:
+            size = sum(part.file_size for part in archive.infolist())
+        if size > _MOST_BYTES:
+            raise BadInput(f"{file} unpacks to {size / 2**30:.0f} GB; the most that is read is {_MOST_BYTES >> 30} GB.")
+        with np.load(file, allow_pickle=False) as arrays:
+            held: dict[str, Any] = {name: arrays[name] for name in arrays.files}
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, MemoryError) as error:
+        raise BadInput(
+            f"{file} was not read: it is damaged, or holds objects besides arrays, which are never unpickled. Ask for "
+            "np.savez(..., **{name: array})."
+        ) from error
+    return _state_of(held, file)
+
+
+def _read_pickle(file: Path) -> dict[str, Tensor]:
+    try:
+        # weights_only: a pickle may otherwise run any code of its author's when it is opened.
+        with torch.serialization.safe_globals(list(_ARRAYS)):
+            content = torch.load(file, map_location="cpu", weights_only=True)
+    except Exception as error:  # a bad file stops the reader anywhere: zip, pickle, storage
+        raise BadInput(
+            f"{file} was not read: it is damaged, or holds code or objects besides tensors, which are never run. "
+            "Ask for a plain state dict, from torch.save(model.state_dict(), ...), or for safetensors."
+        ) from error
+    return _state_of(content, file)
+
+
+def _state_of(content: object, file: Path) -> dict[str, Tensor]:
+    found = plain_state(content)
+    if found is not None:
+        return found
+    several = [str(key) for key, value in content.items() if plain_state(value)] if isinstance(content, Mapping) else []
+    if several:
+        raise BadInput(f"{file} holds several state dicts ({', '.join(several)}): save the one that is meant.")
+    raise BadInput(f"{file} holds no state dict (names to tensors) but a {type(content).__name__} of other things.")

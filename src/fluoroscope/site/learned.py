@@ -1,0 +1,97 @@
+"""What a meter learned, kept for the next update of the same training: simulated rounds, and which attack does best.
+
+Of the site's own images and of its update nothing is written here.
+"""
+
+import json
+import math
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from fluoroscope import strict_json
+from fluoroscope.atomic_write import write_text
+from fluoroscope.digest import digest
+from fluoroscope.scenarios.rehearsal import Rehearsed
+from fluoroscope.scores.intervals import Interval
+from fluoroscope.types import LabelledImages, Observation
+
+_NAME = "rehearsed.json"
+_FORMAT = 1
+_KEPT = 4
+"""Global models whose learning is kept: a federation comes back with another one every round."""
+_BEGIN = "learned-"
+
+
+@dataclass(frozen=True)
+class Learned:
+    """A rehearsal as it was kept."""
+
+    rows: tuple[Rehearsed, ...]
+    learning: int
+    """Public images that were learned from."""
+    victims: int
+    seconds: float
+    """The budget that it was done in."""
+    left_out: tuple[str, ...]
+
+
+@contextmanager
+def folder_for(kept: Path | None, seen: Observation, public: LabelledImages, seed: int) -> Iterator[Path]:
+    """Where all that is learned for this training on these public images is, or will be."""
+    if kept is None:
+        with tempfile.TemporaryDirectory(prefix="fluoroscope-meter-") as folder:
+            yield Path(folder)
+        return
+    key = digest(
+        _FORMAT,
+        seen.network,
+        seen.training,
+        seen.state_before,
+        seen.buffers_before,
+        sorted(seen.update or {}),
+        sorted(seen.buffers_after or {}),
+        seen.defence,
+        public,
+        seed,
+    )
+    folder = kept / f"{_BEGIN}{key[:24]}"
+    folder.mkdir(parents=True, exist_ok=True)
+    folder.touch()  # used last
+    yield folder
+    _forget(kept)
+
+
+def read_learned(folder: Path) -> Learned | None:
+    """What an earlier meter found out; a file that cannot be read counts as not there."""
+    try:
+        found = json.loads((folder / _NAME).read_text(encoding="utf-8"))
+        rows = tuple(_row(each) for each in found["rows"])
+        left_out = tuple(map(str, found["left_out"]))
+        return Learned(rows, int(found["learning"]), int(found["victims"]), float(found["seconds"]), left_out)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def write_learned(folder: Path, learned: Learned) -> None:
+    """For the next time."""
+    write_text(folder / _NAME, strict_json.dumps(asdict(learned)))
+
+
+def _row(plain: dict[str, Any]) -> Rehearsed:
+    return Rehearsed(**{**plain, **{name: _interval(plain[name]) for name in ("leak", "told_apart")}})
+
+
+def _interval(plain: dict[str, Any] | None) -> Interval | None:
+    return None if plain is None else Interval(**{key: math.nan if v is None else v for key, v in plain.items()})
+
+
+def _forget(kept: Path) -> None:
+    """All but what was used last: simulated rounds of every global model would fill a disk."""
+    found = sorted(kept.glob(f"{_BEGIN}*"), key=lambda folder: folder.stat().st_mtime_ns)
+    for folder in found[:-_KEPT]:
+        shutil.rmtree(folder, ignore_errors=True)
