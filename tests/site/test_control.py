@@ -10,6 +10,7 @@ from torch import nn
 from fluoroscope.data import Request, load
 from fluoroscope.defences import NO_DEFENCE, Participation, chain
 from fluoroscope.defences.clip_and_noise import ClipAndNoise
+from fluoroscope.defences.guard.digest import digest
 from fluoroscope.defences.pruning import Pruning
 from fluoroscope.errors import BadInput, Misconfigured
 from fluoroscope.models import Architecture
@@ -212,6 +213,28 @@ def test_a_repeat_has_the_same_noise_and_nothing_else_has(door, metering):
     noise = [torch.cat([(state[name] - before[name]).flatten() for name in after]) for state in (first, other)]
     assert abs(float(torch.corrcoef(torch.stack(noise))[0, 1])) < 0.1
     assert noise[0].std() == pytest.approx(4.0, rel=0.05)
+
+
+def test_who_was_stopped_before_the_answer_gets_it_the_next_time(door, metering, monkeypatch):
+    """Stopped when the line is written and nothing has left: the next process sends what was decided, once."""
+    meter, (before, after) = metering(QUIET), states()
+    written = Ledger._write
+
+    def stopped(self, *given):
+        written(self, *given)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Ledger, "_write", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            door(defence=NOISE).release(before, after, run="r", round=1)
+    out = door(defence=NOISE).release(before, after, run="r", round=1)
+    assert out.decision.passes
+    assert len(meter.records) == 1
+    (entry,) = read_ledger(door().ledger.path)
+    assert entry.leaving == digest(out.state)
+    measured = meter.records[0].state_after
+    assert all(torch.equal(out.state[name], measured[name]) for name in after)
 
 
 def test_a_repeat_with_another_defence_or_secret_does_not_leave(door, metering, tmp_path):

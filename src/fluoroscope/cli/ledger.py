@@ -107,5 +107,4 @@ def _row(entry: "Entry") -> dict[str, Any]:
         "reconstruction": read.get("reconstruction"),
         "label-counts": read.get("label-counts"),
         "epsilon": entry.epsilon,
-        "leaving": entry.leaving[:12] if entry.leaving else None,
     }

@@ -120,7 +120,7 @@ def short_name(text: str) -> str:
 
     Example:
         >>> short_name("trap weights"), short_name("/data/anna.png")
-        ('trap weights', 'sha256-28ea6eebbd84')
+        ('trap weights', 'sha256-d75357af940c')
     """
     if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,63}", text):
         return text
