@@ -12,6 +12,8 @@ from torch import Tensor
 
 from fluoroscope.defences import NO_DEFENCE, Chain, Defence, chain
 from fluoroscope.errors import BadInput, Unsupported
+from fluoroscope.scenarios.isolation import run_isolated
+from fluoroscope.scenarios.rehearsal import Run
 from fluoroscope.site.label_counts import read_label_counts
 from fluoroscope.site.learned import folder_for
 from fluoroscope.site.reading import Metered, Reading, not_judged
@@ -95,8 +97,9 @@ def measure(
     seconds: float | None = None,
     kept: Path | None = None,
     on_stage: Callable[[str], None] = lambda stage: None,
+    run: Run = run_isolated,
 ) -> Measured:
-    """The same, with the guess; `on_stage` is told what is being done."""
+    """The same, with the guess; `on_stage` is told what is being done, `run` is how an attack is run."""
     _check(record, own)
     time_left = TimeLeft(USUAL if seconds is None else seconds)
     behind = NO_DEFENCE if defence is None else chain(defence)
@@ -104,7 +107,7 @@ def measure(
         return Measured(not_judged(f"Not judged: {reason}."))
     if public is None:
         on_stage("closed forms")
-        return _told(*_without_public(record, own, behind, seed, time_left), time_left)
+        return _told(*_without_public(record, own, behind, seed, time_left, run), time_left)
     public = without_own(public, own)
     try:
         on_stage("simulating clients")
@@ -115,7 +118,7 @@ def measure(
     counts, left_out = read_label_counts(ground, own, seed, time_left)
     on_stage("reconstruction")
     with folder_for(kept, ground.seen, public, seed) as folder:
-        trials = play(ground, folder, seed, time_left)
+        trials = play(ground, folder, seed, time_left, run)
     guessed, odd = read_reconstruction(ground, trials, own, seed), ground.oddity()
     guessed = replace(guessed, reading=_doubted(guessed.reading, odd))
     return _told(guessed, _doubted(counts, odd), left_out, time_left)
@@ -132,10 +135,10 @@ def _told(guessed: Guessed, counts: Reading, left_out: tuple[str, ...], time_lef
 
 
 def _without_public(
-    record: UpdateRecord, own: PrivateBatch, defence: Chain, seed: int, time_left: TimeLeft
+    record: UpdateRecord, own: PrivateBatch, defence: Chain, seed: int, time_left: TimeLeft, run: Run
 ) -> tuple[Guessed, Reading, tuple[str, ...]]:
     counts = "Not judged: label counts are read with the help of public images: give some."
-    guessed = read_without_public(record, own, defence, seed, time_left)
+    guessed = read_without_public(record, own, defence, seed, time_left, run)
     return guessed, Reading("label-counts", None, counts), ()
 
 

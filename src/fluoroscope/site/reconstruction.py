@@ -55,10 +55,10 @@ def read_reconstruction(ground: Simulated, trials: Trials, own: PrivateBatch, se
     numbers = _numbers(guess, own, others, beside, best)
     found = beside.p_value <= _SURE and beside.leak.mean > 0
     if found:
-        sentence = _found(guess, own, others, beside, numbers)
+        sentence = _found(guess, own, others, numbers)
         value: float | None = beside.leak.mean
     elif works(best):
-        value, sentence = 0.0, _nothing(best, trials, others, numbers)
+        value, sentence = 0.0, _nothing(best, trials, sum(map(len, others)), beside.p_value)
     else:
         value, sentence = None, _unable(best, trials)
     return Guessed(
@@ -102,11 +102,12 @@ def read_without_public(
 def _numbers(
     guess: Tensor, own: PrivateBatch, others: Sequence[Tensor], beside: AgainstOthers, row: Rehearsed
 ) -> dict[str, float]:
-    near = ssim_matrix(guess.clamp(0, 1), own.images).max(1).values.mean()
-    apart = torch.stack([ssim_matrix(guess.clamp(0, 1), each).max(1).values.mean() for each in others]).mean()
+    sets = [own.images, *others]
+    likeness = torch.split(ssim_matrix(guess.clamp(0, 1), torch.cat(sets)), [len(each) for each in sets], dim=1)
+    near, *apart = (float(each.max(1).values.mean()) for each in likeness)
     numbers = {
-        "ssim": float(near),
-        "ssim_others": float(apart),
+        "ssim": near,
+        "ssim_others": sum(apart) / len(apart),
         "told_apart": beside.told_apart.mean,
         "told_apart_chance": beside.chance,
         "found": float(sum(int(each.sum()) for each in beside.found)),
@@ -129,27 +130,28 @@ def _numbers(
     return numbers
 
 
-def _found(
-    guess: Tensor, own: PrivateBatch, others: Sequence[Tensor], beside: AgainstOthers, numbers: dict[str, float]
-) -> str:
+def _found(guess: Tensor, own: PrivateBatch, others: Sequence[Tensor], numbers: dict[str, float]) -> str:
     found, held, beside_them = int(numbers["found"]), len(own), sum(map(len, others))
     likeness = f"likeness (SSIM) {numbers['ssim']:.2f}, with the others {numbers['ssim_others']:.2f}"
     if not found:
-        what = f"images that are nearer to your {held} than to {beside_them} of other patients on the whole"
-        return f"From this update a server can make {what}, though it cannot say whose they are ({likeness})."
+        one = "an image that is" if len(guess) == 1 else "images that are"
+        return (
+            f"From this update a server can make {one} nearer to your {held} than to {beside_them} images of other "
+            f"patients in the mean, though some of those are nearer still ({likeness})."
+        )
     one = "an image that is" if len(guess) == 1 else "images that are"
-    whose = f"one of your {held} images" if found == 1 else f"{found} of your {held} images"
     return (
-        f"From this update a server can make {one} nearer to {whose} than to any of {beside_them} of other patients "
-        f"({likeness})."
+        f"From this update a server can make {one} nearer to {found} of your {held} images than to any of "
+        f"{beside_them} images of other patients ({likeness})."
     )
 
 
-def _nothing(row: Rehearsed, trials: Trials, others: Sequence[Tensor], numbers: dict[str, float]) -> str:
-    share = "" if row.told_apart is None else f" (it tells {row.told_apart.mean:.0%} of their images from others')"
+def _nothing(row: Rehearsed, trials: Trials, count: int, p_value: float) -> str:
+    share = "" if row.told_apart is None else f" ({row.told_apart.mean:.0%} of its guesses are told apart)"
     return (
-        f"{row.name}, which works on {trials.rehearsal.victims} simulated clients of this training{share}, makes "
-        f"nothing of this update that is nearer to your images than to {sum(map(len, others))} of other patients."
+        f"What {row.name} makes of this update is not told from chance, though it works on {trials.rehearsal.victims} "
+        f"simulated clients of this training{share}: beside {count} images of other patients, {p_value:.0%} of random "
+        "choices come as near as yours."
     )
 
 

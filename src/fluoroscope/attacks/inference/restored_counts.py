@@ -13,6 +13,7 @@ from fluoroscope.attacks.common.setup import SIMULATION, Setup
 from fluoroscope.attacks.gradient_inversion.labels import last_dense_layer
 from fluoroscope.attacks.inference.label_counts import LABEL_COUNT_ATTACKS, by_class, whole_counts
 from fluoroscope.attacks.inference.registry import Seen
+from fluoroscope.digest import digest
 from fluoroscope.errors import Unsupported
 from fluoroscope.types import Capability, CrossEntropy, LabelledImages
 
@@ -32,11 +33,14 @@ class RestoredCounts:
     needs: ClassVar[frozenset[Capability]] = SIMULATION | {Capability.UPDATE, Capability.PUBLIC_IMAGES}
 
     def run(self, observations: Seen, rng: Generator) -> Tensor:
-        """A row per observation."""
-        return torch.stack([_counts(Setup.of(seen, self.needs, "restored-counts"), rng) for seen in observations])
+        """A row per observation. Predictions on public images are made once for those of one round and training."""
+        known: dict[str, Tensor] = {}
+        return torch.stack(
+            [_counts(Setup.of(seen, self.needs, "restored-counts"), rng, known) for seen in observations]
+        )
 
 
-def _counts(setup: Setup, rng: Generator) -> Tensor:
+def _counts(setup: Setup, rng: Generator, known: dict[str, Tensor]) -> Tensor:
     training, public = setup.training, setup.observation.public_images
     assert public is not None  # in `needs`
     instead = "choose the attack 'learned-counts', which simulates the client's rounds"
@@ -53,7 +57,10 @@ def _counts(setup: Setup, rng: Generator) -> Tensor:
         raise Unsupported(
             f"restored-counts reads the last layer's bias, which this network or update lacks: {instead}."
         )
-    predictions = _predictions(setup, public, rng)
+    key = digest(setup.state, training, public)
+    if key not in known:
+        known[key] = _predictions(setup, public, rng)
+    predictions = known[key]
     system = torch.cat([(predictions - torch.eye(setup.outputs)).T.double(), torch.full((1, setup.outputs), _SUM)])
     shares, _ = nnls(system.numpy(), torch.cat([bias.double().cpu(), torch.tensor([_SUM])]).numpy())
     return whole_counts(torch.from_numpy(shares), training.images)
