@@ -7,7 +7,7 @@ import pytest
 
 import fluoroscope
 
-HEAVY = ("torch", "flwr", "opacus", "dp_accounting", "tenseal", "matplotlib", "ray", "monai")
+HEAVY = ("torch", "flwr", "opacus", "dp_accounting", "tenseal", "matplotlib", "ray", "monai", "nvflare")
 
 
 def python(code: str) -> str:
@@ -87,6 +87,21 @@ import fluoroscope.defences.guard, fluoroscope.federation.guard
 assert (root.handlers, root.level) == before
 """
     assert python(code) == ""
+
+
+def test_without_nvflare_one_sentence_says_what_to_install():
+    code = """
+import sys
+sys.modules["nvflare"] = None  # importing it fails
+import fluoroscope as fl, fluoroscope.integrations.nvflare_site
+try:
+    import fluoroscope.integrations.nvflare
+except fl.Unsupported as problem:
+    print(problem)
+"""
+    assert python(code) == (
+        "the filters for NVFlare need it, and it is not installed here: pip install 'fluoroscope[nvflare]'.\n"
+    )
 
 
 def test_help_and_version_need_no_heavy_library():

@@ -28,6 +28,7 @@ from fluoroscope.cli import (
     ledger,
     medileak,
     meter,
+    nvflare,
     policy,
     records,
     report,
@@ -64,7 +65,7 @@ def program() -> typer.Typer:
     # In the order of the help: the main job, what it leaves, then its parts.
     main_job, afterwards = (demo, init, audit), (report, compare, gate)
     parts = (data, federate, records, attack, medileak, inspect, defences, calibrate, canaries, study)
-    at_the_door = (meter, policy, ledger, supernode)
+    at_the_door = (meter, policy, ledger, supernode, nvflare)
     for command in (*main_job, *afterwards, *parts, *at_the_door):
         command.add_to(app)
     return app

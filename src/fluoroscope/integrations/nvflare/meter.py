@@ -1,0 +1,36 @@
+"""A filter of task results: an update is measured before it leaves."""
+
+from nvflare.apis.fl_context import FLContext
+from nvflare.apis.shareable import Shareable
+
+from fluoroscope.integrations.nvflare.filters import ResultFilter
+from fluoroscope.integrations.nvflare.reading import holding, outgoing
+from fluoroscope.integrations.nvflare.received import needed
+from fluoroscope.integrations.site_filter import check_passes, check_path, opened
+
+
+class Meter(ResultFilter):
+    """Measures what a server could read of an update, and withholds it where the site's policy says so.
+
+    Where the policy names a defence, what leaves is the defended update.
+
+    Args:
+        policy: path of the site's `appetite.toml`.
+        ledger: path of the ledger; by default where the policy says.
+    """
+
+    def __init__(self, policy: str, ledger: str | None = None) -> None:
+        super().__init__()
+        self.policy = check_path(policy)
+        self.ledger = None if ledger is None else check_path(ledger, "ledger")
+
+    def released(self, result: Shareable, fl_ctx: FLContext) -> Shareable:
+        weights, received = outgoing(result), needed(fl_ctx)
+        before, after = received.state, weights.after(received.state)
+        control = opened(self.policy, self.ledger)
+        out = control.release(before, after, run=received.run, round=received.round)
+        check_passes(out.decision)
+        for reason in out.decision.reasons:
+            self.warn(fl_ctx, f"fluoroscope lets this update leave, but: {reason}")
+        self.log_info(fl_ctx, f"fluoroscope lets the update of round {received.round} leave.")
+        return holding(result, weights.holding(out.state, before))
