@@ -134,10 +134,11 @@ def _found(guess: Tensor, own: PrivateBatch, others: Sequence[Tensor], numbers: 
     found, held, beside_them = int(numbers["found"]), len(own), sum(map(len, others))
     likeness = f"likeness (SSIM) {numbers['ssim']:.2f}, with the others {numbers['ssim_others']:.2f}"
     if not found:
-        one = "an image that is" if len(guess) == 1 else "images that are"
+        one = "an image that fits" if len(guess) == 1 else "images that fit"
         return (
-            f"From this update a server can make {one} nearer to your {held} than to {beside_them} images of other "
-            f"patients in the mean, though some of those are nearer still ({likeness})."
+            f"From this update a server can make {one} your {held} images better than those of other patients, beyond "
+            f"what the public mean does (RDLV {numbers['rdlv']:.2f}, with the others {numbers['rdlv_others']:.2f}), "
+            f"though some of {beside_them} others are nearer still."
         )
     one = "an image that is" if len(guess) == 1 else "images that are"
     return (
