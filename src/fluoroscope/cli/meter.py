@@ -151,13 +151,17 @@ def _policy(path: Path) -> Any:  # noqa: ANN401  # a Policy, which is imported w
     return read_policy(path)
 
 
+def _p_value(value: float) -> str:
+    return "< 0.001" if value < 0.001 else f"{value:.3f}"
+
+
 def _tell(metered: "Metered", decision: "Decision | None") -> None:
     rows = [
         {
             "leak": reading.leak,
             "reading": "not judged" if reading.value is None else f"{reading.value:.2f}",
             "attack": reading.attack or None,
-            "p-value": reading.p_value,
+            "p-value": None if reading.p_value is None else _p_value(reading.p_value),
         }
         for reading in metered.readings
     ]
