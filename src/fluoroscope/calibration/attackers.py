@@ -34,13 +34,13 @@ class Attackers:
 
 
 def screening(attackers: Attackers, bare: Measured) -> tuple[str, ...]:
-    """Who is played at every setting of a search: all that learn the defence in short, and the best without it.
-
-    Who is named rather than chosen is played anyway. The setting that a search ends with meets everybody.
-    """
-    adapt = [name for name, attack in attackers.attacks.items() if _adapts_in_short(attack)]
-    best = [each.attack for each in bare.played]
-    return tuple(dict.fromkeys([*adapt, *best] if attackers.rehearsed else attackers.attacks))
+    """Who is played at every setting of a search: all that learn the defence, and the best ones without it, but for long
+    descents. Who is named rather than chosen is played anyway. The setting that a search ends with meets everybody."""
+    if not attackers.rehearsed:
+        return tuple(attackers.attacks)
+    adapt = [name for name, attack in attackers.attacks.items() if Capability.DEFENCE in attack.needs]
+    asked = dict.fromkeys([*adapt, *(each.attack for each in bare.played)])
+    return tuple(name for name in asked if (iterations(attackers.attacks[name]) or 0) <= SHORT)
 
 
 def measure(stage: Stage, defence: Chain, attackers: Attackers, seed: int, kept: Path | None = None) -> Measured:
@@ -77,10 +77,6 @@ def play(stage: Stage, defence: Chain, name: str, attack: Attack, seed: int, fol
     except Unsupported as problem:
         return Measured((), {name: f"does not apply: {problem}"})
     return Measured((stage.score(name, guesses, seed),), {})
-
-
-def _adapts_in_short(attack: Attack) -> bool:
-    return Capability.DEFENCE in attack.needs and (iterations(attack) or 0) <= SHORT
 
 
 def in_words(row: Rehearsed) -> str:
