@@ -34,7 +34,7 @@ class Attackers:
 
 
 def screening(attackers: Attackers, bare: Measured) -> tuple[str, ...]:
-    """Who is played at every setting of a search: all that learn the defence, and the best ones without it, but for long
+    """Who is played at every setting of a search: who learns the defence, and the best ones without it, but for long
     descents. Who is named rather than chosen is played anyway. The setting that a search ends with meets everybody."""
     if not attackers.rehearsed:
         return tuple(attackers.attacks)
