@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fluoroscope.cli import console, options
+from fluoroscope.cli.group import group
 
 if TYPE_CHECKING:
     from fluoroscope.site.entry import Entry
@@ -16,8 +17,7 @@ BROKEN = 4
 
 def add_to(app: typer.Typer) -> None:
     """Enter the commands."""
-    ledger = typer.Typer(help="What was decided at this site's door: show it, and verify it.", no_args_is_help=True)
-    app.add_typer(ledger, name="ledger")
+    ledger = group(app, "ledger", "What was decided at this site's door: show it, and verify it.")
 
     @ledger.command(
         epilog="Examples: fluoroscope ledger verify ledger.jsonl   |   fluoroscope ledger verify ledger.jsonl --head "

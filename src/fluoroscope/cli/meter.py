@@ -85,7 +85,7 @@ def add_to(app: typer.Typer) -> None:
         # torch takes seconds to import: `--help` should not wait for it.
         from fluoroscope.cli.meter_inputs import normalisation, read_inputs
         from fluoroscope.site.decision import EXIT_CODES
-        from fluoroscope.site.meter import measure
+        from fluoroscope.site.meter import Measuring, measure
 
         options.use("cpu", threads)
         said = options.parsed(training or [])
@@ -122,12 +122,14 @@ def add_to(app: typer.Typer) -> None:
             measured = measure(
                 found.record,
                 found.own.batch,
-                public=found.public,
-                defence=found.defence if found.defence.parts else None,
-                seed=seed or 0,
-                seconds=seconds,
-                kept=keep,
-                on_stage=lambda stage: status.update(stage),
+                Measuring(
+                    public=found.public,
+                    defence=found.defence if found.defence.parts else None,
+                    seed=seed or 0,
+                    seconds=seconds,
+                    kept=keep,
+                    on_stage=lambda stage: status.update(stage),
+                ),
             )
         decision = None if decider is None else decider.decide(measured.metered, epsilon)
         if show_images is not None and measured.guess is not None:

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from fluoroscope.cli import console
+from fluoroscope.cli.group import group
 from fluoroscope.errors import BadInput
 
 LEAKY = 4
@@ -14,11 +15,10 @@ LEAKY = 4
 
 def add_to(app: typer.Typer) -> None:
     """Enter the command."""
-    nvflare = typer.Typer(help="The site's filters in NVIDIA FLARE.", no_args_is_help=True)
-    app.add_typer(nvflare, name="nvflare")
+    nvflare = group(app, "nvflare", "The site's filters in NVIDIA FLARE.")
 
     @nvflare.callback()
-    def group() -> None:
+    def every() -> None:
         """The site's filters in NVIDIA FLARE."""
 
     @nvflare.command(

@@ -78,6 +78,7 @@ class PublicImages:
     """Public images as the network takes them, read when they are first asked for."""
 
     source: str
+    """A folder, or what `data show` takes."""
     network: Network
     training: LocalTraining
     classes: tuple[str, ...]

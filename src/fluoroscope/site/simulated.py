@@ -44,7 +44,9 @@ class Simulated:
     seen: Observation
     """Of the real client. Its public images are those to learn from."""
     split: SplitPublic
+    """The public images: some to learn from, some to be tried on."""
     stage: Stage
+    """The clients of public images."""
     round_seconds: float
     """By the clock, for one simulated round."""
 
