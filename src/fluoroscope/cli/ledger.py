@@ -6,13 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fluoroscope.cli import console, options
+from fluoroscope.cli.exit_codes import FAILED
 from fluoroscope.cli.group import group
 
 if TYPE_CHECKING:
     from fluoroscope.site.entry import Entry
-
-BROKEN = 4
-"""The exit code of a ledger whose chain is broken."""
 
 
 def add_to(app: typer.Typer) -> None:
@@ -59,7 +57,7 @@ def add_to(app: typer.Typer) -> None:
         else:
             _tell(path, broken, len(found.entries), found.head, found.interrupted, since)
         if broken:
-            raise typer.Exit(BROKEN)
+            raise typer.Exit(FAILED)
 
     @ledger.command(epilog="Example: fluoroscope ledger show ledger.jsonl --json")
     def show(

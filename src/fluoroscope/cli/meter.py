@@ -17,9 +17,8 @@ def add_to(app: typer.Typer) -> None:
     """Enter the command."""
 
     @app.command(
-        epilog="Example: fluoroscope meter --before global.pt --after client.pt --model myfed.task:HospitalNet "
-        "--images hospital-c/ --public public/ --optimizer adamw --lr 1e-3 --epochs 3 --batch-size 16 --normalise "
-        ".48,.24. Exit codes: 0 measured, or sent by the policy; 4 withheld by it; 2 wrong input."
+        epilog="Example: fluoroscope meter --before global.pt --after client.pt --model myfed.task:Net --images own/ "
+        "--public public/ --lr 1e-3. Exit codes: 0 measured, or sent by the policy; 4 withheld by it; 2 wrong input."
     )
     def meter(
         before: Annotated[Path, typer.Option(help="The global model that you were sent: .pt, .safetensors or .npz.")],
@@ -71,10 +70,10 @@ def add_to(app: typer.Typer) -> None:
         seconds: Annotated[
             float | None, typer.Option(min=1, help="That it may take; what does not fit is named. [default: 90]")
         ] = None,
+        seed: options.Seed = 0,
         keep: Annotated[
             Path | None, typer.Option(help="A folder for what is learned; the next update of this model is quicker.")
         ] = None,
-        seed: options.Seed = 0,
         as_json: options.Json = False,
         threads: options.Threads = None,
     ) -> None:
