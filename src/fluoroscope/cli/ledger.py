@@ -17,6 +17,23 @@ def add_to(app: typer.Typer) -> None:
     """Enter the commands."""
     ledger = group(app, "ledger", "What was decided at this site's door: show it, and verify it.")
 
+    @ledger.command(epilog="Example: fluoroscope ledger show ledger.jsonl --json")
+    def show(
+        path: Annotated[Path, typer.Argument(help="The ledger's file.")],
+        as_json: options.Json = False,
+    ) -> None:
+        """Show every decision: what came or left, what was measured, and why it did not pass."""
+        from fluoroscope.site.ledger import read_ledger
+
+        entries = read_ledger(path)
+        if as_json:
+            console.print_json({"ledger": str(path), "entries": [entry.model_dump(mode="json") for entry in entries]})
+            return
+        console.print_table(f"{path}: {len(entries)} decisions", [_row(entry) for entry in entries])
+        for entry in entries:
+            if entry.reasons:
+                console.say(f"{entry.sequence}: {' '.join(entry.reasons)}")
+
     @ledger.command(
         epilog="Examples: fluoroscope ledger verify ledger.jsonl   |   fluoroscope ledger verify ledger.jsonl --head "
         "3fa0c1d2e4b5. Exit codes: 0 whole, 4 broken, 2 not readable."
@@ -58,23 +75,6 @@ def add_to(app: typer.Typer) -> None:
             _tell(path, broken, len(found.entries), found.head, found.interrupted, since)
         if broken:
             raise typer.Exit(FAILED)
-
-    @ledger.command(epilog="Example: fluoroscope ledger show ledger.jsonl --json")
-    def show(
-        path: Annotated[Path, typer.Argument(help="The ledger's file.")],
-        as_json: options.Json = False,
-    ) -> None:
-        """Show every decision: what came or left, what was measured, and why it did not pass."""
-        from fluoroscope.site.ledger import read_ledger
-
-        entries = read_ledger(path)
-        if as_json:
-            console.print_json({"ledger": str(path), "entries": [entry.model_dump(mode="json") for entry in entries]})
-            return
-        console.print_table(f"{path}: {len(entries)} decisions", [_row(entry) for entry in entries])
-        for entry in entries:
-            if entry.reasons:
-                console.say(f"{entry.sequence}: {' '.join(entry.reasons)}")
 
 
 def _tell(path: Path, broken: str, lines: int, head: str, interrupted: bool, since: int | None) -> None:
