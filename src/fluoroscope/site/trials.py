@@ -130,7 +130,7 @@ def _all(ground: Simulated, folder: Path, seed: int, time_left: TimeLeft, run: R
         folder,
         Learned(
             tuple(rows),
-            len(ground.split.learning),
+            len(ground.learning),
             len(ground.stage.victims),
             time_left.seconds,
             tuple(left_out),
@@ -202,7 +202,7 @@ def _descends(name: str, attack: Attack) -> bool:
 def _sharpening(attack: Attack, ground: Simulated) -> float:
     """Seconds that a network is trained for before there is a guess."""
     epochs: int = getattr(attack, "epochs", 0)
-    pixels: int = ground.split.learning.images.numel()
+    pixels: int = ground.learning.images.numel()
     return _SHARPENING * epochs * pixels
 
 
