@@ -9,7 +9,8 @@ from safetensors.torch import save_file
 
 from fluoroscope.models import Architecture
 from fluoroscope.models.front import Front, FrontedNetwork
-from fluoroscope.models.recognition import recognised, unwrapped
+from fluoroscope.models.names import unwrapped
+from fluoroscope.models.recognition import recognised
 from tests.cli.test_cli import fluoroscope
 
 

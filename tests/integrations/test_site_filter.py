@@ -10,8 +10,9 @@ from fluoroscope.defences import chain
 from fluoroscope.defences.clip_and_noise import ClipAndNoise
 from fluoroscope.defences.pruning import Pruning
 from fluoroscope.errors import BadInput, Refused
-from fluoroscope.integrations.site_filter import check_passes, defended, opened, sentence
+from fluoroscope.integrations.site_filter import check_passes, defended, enter, opened, sentence
 from fluoroscope.site.decision import Decision
+from fluoroscope.site.ledger import read_ledger
 from fluoroscope.site.subject import Subject
 from fluoroscope.types import LocalTraining, Network, Sgd
 
@@ -80,3 +81,14 @@ def test_what_does_not_pass_is_refused_with_the_reasons():
         check_passes(Decision("withhold", ("One.", "Two.")))
     with pytest.raises(Refused, match="policy"):
         check_passes(Decision("withhold"))
+
+
+def test_what_could_not_be_read_stands_in_the_ledger(tmp_path):
+    """A real door: one line, of the kind of the problem alone."""
+    policy = tmp_path / "appetite.toml"
+    policy.write_text('[site]\nledger = "ledger.jsonl"\n')
+    enter(Refused("patient-4711 in /data"), str(policy), None, "out", run="job", round=2)
+    (entry,) = read_ledger(tmp_path / "ledger.jsonl")
+    assert (entry.direction, entry.run, entry.round, entry.decision) == ("out", "job", 2, "withhold")
+    assert entry.reasons == ("What came to the door could not be read (Refused), so nothing may pass.",)
+    enter(Refused("no such policy"), str(tmp_path / "none.toml"), None, "out", run="job", round=2)  # no ledger to enter

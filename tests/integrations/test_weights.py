@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from fluoroscope.errors import Refused
-from fluoroscope.integrations.plain_values import LONGEST, check_plain
+from fluoroscope.integrations.plain_values import MOST_CHARACTERS, MOST_NUMBERS, check_plain
 from fluoroscope.integrations.weights import Weights, tensors
 
 BEFORE = {"w": torch.tensor([1.0, 2.0]), "n": torch.tensor(3)}
@@ -109,6 +109,46 @@ def test_plain_values_pass_and_hidden_ones_do_not():
             check_plain({"scan": hidden}, "metadata")
 
 
-def test_a_picture_written_as_numbers_is_too_long():
-    with pytest.raises(Refused, match=str(LONGEST)):
-        check_plain({"scan": [0.123456] * 64 * 64}, "metadata")
+@pytest.mark.parametrize(
+    "scan", [[0] * (MOST_NUMBERS + 1), [[0.1] * 20] * 20, {i: i for i in range(200)}, [None] * 300, [True] * 300]
+)
+def test_a_picture_written_as_numbers_is_too_long(scan):
+    with pytest.raises(Refused, match=f"at most {MOST_NUMBERS}"):
+        check_plain({"scan": scan}, "metadata")
+
+
+@pytest.mark.parametrize(
+    "scan", ["x" * MOST_CHARACTERS, ["x" * 9] * 500, {f"{i:050d}": 1 for i in range(100)}, "\u00e9" * 2100]
+)
+def test_a_picture_written_as_text_is_too_long(scan):
+    with pytest.raises(Refused, match=f"at most {MOST_CHARACTERS}"):
+        check_plain({"scan": scan}, "metadata")
+
+
+def test_a_picture_written_as_one_number_is_none():
+    check_plain({"steps": 2**64 - 1, "least": -(2**63)}, "metadata")
+    for value in (int.from_bytes(b"picture" * 900), np.longdouble(1), 1j, np.complex64(1)):
+        with pytest.raises(Refused, match="beside the weights"):
+            check_plain({"scan": value}, "metadata")
+
+
+def test_bytes_pass_only_where_a_framework_has_them_and_count_as_text():
+    check_plain({"key": b"x" * 64}, "records", allow_bytes=True)
+    for value, allowed in ((b"x", False), (b"x" * 5000, True)):
+        with pytest.raises(Refused):
+            check_plain({"key": value}, "records", allow_bytes=allowed)
+
+
+@pytest.mark.parametrize("difference", [False, True])
+@pytest.mark.parametrize("prefix", ["module.", "_orig_mod.module."])
+def test_a_wrappers_names_are_the_models_and_are_given_back(difference, prefix):
+    arrays = {f"{prefix}w": np.array([1.5, 2.5], np.float32), f"{prefix}n": np.array(4)}
+    weights = Weights(arrays, difference)
+    after = weights.after(BEFORE)
+    assert after.keys() == BEFORE.keys()
+    assert all(held is arrays[name] for name, held in weights.holding(after, BEFORE).items())
+    changed = weights.holding({"w": torch.tensor([7.0, 8.0])}, BEFORE)
+    assert changed.keys() == arrays.keys()
+    assert changed[f"{prefix}w"].tolist() == ([6.0, 6.0] if difference else [7.0, 8.0])
+    with pytest.raises(Refused, match="a name that the received model does not have"):
+        Weights({**arrays, "scan": np.zeros(2)}).after(BEFORE)

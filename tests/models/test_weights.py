@@ -115,3 +115,13 @@ def test_files_without_batch_counters_are_read(tmp_path):
     torch.save({k: v for k, v in model.state_dict().items() if "num_batches" not in k}, file)
     loaded = small(weights=file, seed=1).state_dict()
     assert all(torch.equal(loaded[name], tensor) for name, tensor in model.state_dict().items())
+
+
+@pytest.mark.parametrize("prefix", ["module.", "_orig_mod.", "model."])
+def test_a_wrapped_networks_file_starts_the_network(tmp_path, prefix):
+    """`torch.save(DataParallel(net).state_dict(), ...)` is the network's file all the same."""
+    state = small(seed=1).state_dict()
+    torch.save({f"{prefix}{name}": value for name, value in state.items()}, tmp_path / "wrapped.pt")
+    assert all(
+        torch.equal(value, state[name]) for name, value in small(weights=tmp_path / "wrapped.pt").state_dict().items()
+    )

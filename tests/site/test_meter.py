@@ -14,7 +14,7 @@ from fluoroscope.rng import generator
 from fluoroscope.scenarios.isolation import TookTooLong
 from fluoroscope.site import trials
 from fluoroscope.site.learned import read_learned
-from fluoroscope.site.meter import measure
+from fluoroscope.site.meter import Measuring, measure
 from fluoroscope.site.simulated import without_own
 from fluoroscope.types import LabelledImages, LocalTraining, Network, PrivateBatch, Sgd
 
@@ -77,6 +77,10 @@ def update(batch, training=ONE):
     return client_round(NETWORK, module().state_dict(), batch, training, generator(3, "round")).record
 
 
+def read(record, own, **how):
+    return measure(record, own, Measuring(**how))
+
+
 @pytest.fixture(scope="module")
 def own(patients):
     return patients.subset([4])
@@ -89,7 +93,7 @@ def kept(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def measured(own, public, kept):
-    return measure(update(own), own, public=public, seconds=60, kept=kept, run=Runs())
+    return read(update(own), own, public=public, seconds=60, kept=kept, run=Runs())
 
 
 def test_a_leak_is_found_beyond_other_patients(measured):
@@ -110,7 +114,7 @@ def test_a_leak_is_found_beyond_other_patients(measured):
 def test_the_truth_has_no_part_in_the_guess(measured, patients, public, own):
     """Another patient's image in the place of the truth: the same guess, and nothing found in it."""
     other = PrivateBatch(patients.images[[6]], own.labels, ("somebody else",))
-    found = measure(update(own), other, public=public, seconds=60, run=Runs())
+    found = read(update(own), other, public=public, seconds=60, run=Runs())
     assert torch.equal(found.guess, measured.guess)
     assert found.metered.readings[0].value == 0
     assert "not told from chance" in found.metered.readings[0].sentence
@@ -118,7 +122,7 @@ def test_the_truth_has_no_part_in_the_guess(measured, patients, public, own):
 
 def test_what_was_learned_is_kept_and_played_alone(measured, own, public, kept):
     runs = Runs()
-    again = measure(update(own), own, public=public, seconds=60, kept=kept, run=runs)
+    again = read(update(own), own, public=public, seconds=60, kept=kept, run=runs)
     assert runs.shown == [1]
     assert again.metered.readings == measured.metered.readings
     assert torch.allclose(again.guess, measured.guess, atol=1e-5)
@@ -130,7 +134,7 @@ def test_what_was_learned_is_kept_and_played_alone(measured, own, public, kept):
 def test_a_folder_of_learning_does_not_grow_for_ever(own, public, tmp_path, monkeypatch):
     monkeypatch.setattr("fluoroscope.site.learned._KEPT", 1)
     for seed in range(3):
-        measure(update(own), own, public=public, seconds=60, kept=tmp_path, seed=seed, run=nothing_works)
+        read(update(own), own, public=public, seconds=60, kept=tmp_path, seed=seed, run=nothing_works)
     assert len(list(tmp_path.iterdir())) == 1
 
 
@@ -139,7 +143,7 @@ def nothing_works(attack, observations, rng, *, checkpoint=None, seconds=None):
 
 
 def test_where_no_attack_makes_a_guess_nothing_is_judged(own, public):
-    found = measure(update(own), own, public=public, seconds=60, run=nothing_works)
+    found = read(update(own), own, public=public, seconds=60, run=nothing_works)
     assert found.guess is None
     assert found.metered.readings[0].value is None
     assert "no attack that was tried makes a guess" in found.metered.readings[0].sentence
@@ -150,13 +154,13 @@ def test_a_failure_of_attacks_that_never_work_says_nothing(own, public, patients
     def noise(attack, observations, rng, *, checkpoint=None, seconds=None):
         return [fl.Reconstruction(torch.rand(1, 1, SIDE, SIDE, generator=rng), None, 0.0) for _ in observations]
 
-    found = measure(update(own), own, public=public, seconds=60, run=noise).metered.readings[0]
+    found = read(update(own), own, public=public, seconds=60, run=noise).metered.readings[0]
     assert found.value is None
     assert "not told from chance" in found.sentence
 
 
 def test_without_public_images_nothing_is_judged(own):
-    found = measure(update(own), own, run=Runs())
+    found = read(update(own), own, run=Runs())
     assert [reading.value for reading in found.metered.readings] == [None, None]
     assert all("public images" in reading.sentence for reading in found.metered.readings)
 
@@ -165,16 +169,16 @@ def test_an_update_of_another_training_is_not_called_safe(own, public, patients)
     """Told a hundredth of the learning rate, the attacks find nothing; that is not a reading of 0."""
     record = replace(update(own), training=replace(ONE, optimiser=Sgd(0.0005)))
     other = PrivateBatch(patients.images[[6]], own.labels, ("somebody else",))
-    found = measure(record, other, public=public, seconds=60, run=Runs()).metered.readings[0]
+    found = read(record, other, public=public, seconds=60, run=Runs()).metered.readings[0]
     assert found.value is None
     assert "times as large" in found.sentence
 
 
 def test_no_time_is_said(own, public):
-    found = measure(update(own), own, public=public, seconds=0.001, run=Runs()).metered
+    found = read(update(own), own, public=public, seconds=0.001, run=Runs()).metered
     assert all(reading.value is None for reading in found.readings)
     assert "0 s are too few" in found.readings[0].sentence
-    short = measure(update(own), own, public=public, seconds=2.0, run=nothing_works).metered
+    short = read(update(own), own, public=public, seconds=2.0, run=nothing_works).metered
     assert [line for line in short.left_out if line.startswith("ridge: ")]
     assert short.seconds < 4
 
@@ -183,7 +187,7 @@ def test_numbers_that_are_not_finite_are_not_judged(own, public):
     record = update(own)
     broken = {name: value.clone() for name, value in record.state_after.items()}
     next(iter(broken.values())).fill_(float("nan"))
-    found = measure(replace(record, state_after=broken), own, public=public)
+    found = read(replace(record, state_after=broken), own, public=public)
     assert [reading.value for reading in found.metered.readings] == [None, None]
     assert "not finite" in found.metered.readings[0].sentence
 
@@ -201,7 +205,7 @@ def test_several_findings_per_image_have_no_counts(own, public):
     training = replace(ONE, loss=fl.BinaryCrossEntropy())
     mine = PrivateBatch(own.images, torch.tensor([[1.0, 0.0]]), own.patients)
     rows = nn.functional.one_hot(public.labels, 2).float()
-    found = measure(
+    found = read(
         update(mine, training), mine, public=replace(public, labels=rows), seconds=60, run=nothing_works
     ).metered.readings[1]
     assert found.value is None

@@ -7,13 +7,10 @@ import typer
 
 from fluoroscope.cli import console, options
 from fluoroscope.cli.bar import bar
+from fluoroscope.cli.exit_codes import NOTHING_DONE
 
 if TYPE_CHECKING:
     from fluoroscope.audit import AuditPlan
-
-
-NOTHING_DONE = 2
-"""The exit code of an audit of which no cell has a result: the plan's fault, as each cell's reason says."""
 
 
 def add_to(app: typer.Typer) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from fluoroscope.cli import console, options
-from fluoroscope.cli.gate import FAILED
+from fluoroscope.cli.exit_codes import FAILED
 
 
 def add_to(app: typer.Typer) -> None:

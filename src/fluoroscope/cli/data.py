@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fluoroscope.cli import console, options
+from fluoroscope.cli.group import group
 from fluoroscope.errors import Misconfigured
 
 if TYPE_CHECKING:
@@ -15,8 +16,7 @@ if TYPE_CHECKING:
 
 def add_to(app: typer.Typer) -> None:
     """Enter the command."""
-    data = typer.Typer(help="Look at data sources.", no_args_is_help=True)
-    app.add_typer(data, name="data")
+    data = group(app, "data", "Look at data sources.")
 
     @data.command(
         epilog="Examples: fluoroscope data show phantom/chest --images 4000 --partition p1 --set validation=40   |   "

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fluoroscope.cli import console, options
+from fluoroscope.cli.group import group
 
 if TYPE_CHECKING:
     from fluoroscope.types import PrivacyClaim
@@ -14,8 +15,7 @@ if TYPE_CHECKING:
 
 def add_to(app: typer.Typer) -> None:
     """Enter the commands."""
-    defences = typer.Typer(help="What defences promise; read other people's.", no_args_is_help=True)
-    app.add_typer(defences, name="defences")
+    defences = group(app, "defences", "What defences promise; read other people's.")
 
     @defences.command("list")
     def show(as_json: options.Json = False) -> None:

@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fluoroscope.cli import console, options
+from fluoroscope.cli.exit_codes import FAILED
 
 if TYPE_CHECKING:
     from fluoroscope.report.gate import Judgement, LevelJudgement
-
-FAILED = 4
-"""The exit code of an audit that breaks a limit."""
 
 
 def add_to(app: typer.Typer) -> None:

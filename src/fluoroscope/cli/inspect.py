@@ -13,9 +13,6 @@ if TYPE_CHECKING:
 
     from fluoroscope.defences.guard import Verdict
 
-MOST_IMAGES = 128
-"""The guard looks at no more of the client's images than this."""
-
 
 def add_to(app: typer.Typer) -> None:
     """Enter the command."""
@@ -70,6 +67,7 @@ def add_to(app: typer.Typer) -> None:
 
 def _images(source: str, channels: int | None, size: int | None) -> "Tensor":
     from fluoroscope.data import Request, load
+    from fluoroscope.defences.guard.inspect import MOST_IMAGES
 
     return load(source, Request(size, channels, MOST_IMAGES)).batch.images
 

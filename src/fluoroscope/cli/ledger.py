@@ -6,18 +6,33 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fluoroscope.cli import console, options
+from fluoroscope.cli.exit_codes import FAILED
+from fluoroscope.cli.group import group
 
 if TYPE_CHECKING:
     from fluoroscope.site.entry import Entry
 
-BROKEN = 4
-"""The exit code of a ledger whose chain is broken."""
-
 
 def add_to(app: typer.Typer) -> None:
     """Enter the commands."""
-    ledger = typer.Typer(help="What was decided at this site's door: show it, and verify it.", no_args_is_help=True)
-    app.add_typer(ledger, name="ledger")
+    ledger = group(app, "ledger", "What was decided at this site's door: show it, and verify it.")
+
+    @ledger.command(epilog="Example: fluoroscope ledger show ledger.jsonl --json")
+    def show(
+        path: Annotated[Path, typer.Argument(help="The ledger's file.")],
+        as_json: options.Json = False,
+    ) -> None:
+        """Show every decision: what came or left, what was measured, and why it did not pass."""
+        from fluoroscope.site.ledger import read_ledger
+
+        entries = read_ledger(path)
+        if as_json:
+            console.print_json({"ledger": str(path), "entries": [entry.model_dump(mode="json") for entry in entries]})
+            return
+        console.print_table(f"{path}: {len(entries)} decisions", [_row(entry) for entry in entries])
+        for entry in entries:
+            if entry.reasons:
+                console.say(f"{entry.sequence}: {' '.join(entry.reasons)}")
 
     @ledger.command(
         epilog="Examples: fluoroscope ledger verify ledger.jsonl   |   fluoroscope ledger verify ledger.jsonl --head "
@@ -59,24 +74,7 @@ def add_to(app: typer.Typer) -> None:
         else:
             _tell(path, broken, len(found.entries), found.head, found.interrupted, since)
         if broken:
-            raise typer.Exit(BROKEN)
-
-    @ledger.command(epilog="Example: fluoroscope ledger show ledger.jsonl --json")
-    def show(
-        path: Annotated[Path, typer.Argument(help="The ledger's file.")],
-        as_json: options.Json = False,
-    ) -> None:
-        """Show every decision: what came or left, what was measured, and why it did not pass."""
-        from fluoroscope.site.ledger import read_ledger
-
-        entries = read_ledger(path)
-        if as_json:
-            console.print_json({"ledger": str(path), "entries": [entry.model_dump(mode="json") for entry in entries]})
-            return
-        console.print_table(f"{path}: {len(entries)} decisions", [_row(entry) for entry in entries])
-        for entry in entries:
-            if entry.reasons:
-                console.say(f"{entry.sequence}: {' '.join(entry.reasons)}")
+            raise typer.Exit(FAILED)
 
 
 def _tell(path: Path, broken: str, lines: int, head: str, interrupted: bool, since: int | None) -> None:

@@ -17,9 +17,8 @@ def add_to(app: typer.Typer) -> None:
     """Enter the command."""
 
     @app.command(
-        epilog="Example: fluoroscope meter --before global.pt --after client.pt --model myfed.task:HospitalNet "
-        "--images hospital-c/ --public public/ --optimizer adamw --lr 1e-3 --epochs 3 --batch-size 16 --normalise "
-        ".48,.24. Exit codes: 0 measured, or sent by the policy; 4 withheld by it; 2 wrong input."
+        epilog="Example: fluoroscope meter --before global.pt --after client.pt --model myfed.task:Net --images own/ "
+        "--public public/ --lr 1e-3. Exit codes: 0 measured, or sent by the policy; 4 withheld by it; 2 wrong input."
     )
     def meter(
         before: Annotated[Path, typer.Option(help="The global model that you were sent: .pt, .safetensors or .npz.")],
@@ -71,10 +70,10 @@ def add_to(app: typer.Typer) -> None:
         seconds: Annotated[
             float | None, typer.Option(min=1, help="That it may take; what does not fit is named. [default: 90]")
         ] = None,
+        seed: options.Seed = 0,
         keep: Annotated[
             Path | None, typer.Option(help="A folder for what is learned; the next update of this model is quicker.")
         ] = None,
-        seed: options.Seed = 0,
         as_json: options.Json = False,
         threads: options.Threads = None,
     ) -> None:
@@ -85,7 +84,7 @@ def add_to(app: typer.Typer) -> None:
         # torch takes seconds to import: `--help` should not wait for it.
         from fluoroscope.cli.meter_inputs import normalisation, read_inputs
         from fluoroscope.site.decision import EXIT_CODES
-        from fluoroscope.site.meter import measure
+        from fluoroscope.site.meter import Measuring, measure
 
         options.use("cpu", threads)
         said = options.parsed(training or [])
@@ -122,12 +121,14 @@ def add_to(app: typer.Typer) -> None:
             measured = measure(
                 found.record,
                 found.own.batch,
-                public=found.public,
-                defence=found.defence if found.defence.parts else None,
-                seed=seed or 0,
-                seconds=seconds,
-                kept=keep,
-                on_stage=lambda stage: status.update(stage),
+                Measuring(
+                    public=found.public,
+                    defence=found.defence if found.defence.parts else None,
+                    seed=seed or 0,
+                    seconds=seconds,
+                    kept=keep,
+                    on_stage=lambda stage: status.update(stage),
+                ),
             )
         decision = None if decider is None else decider.decide(measured.metered, epsilon)
         if show_images is not None and measured.guess is not None:

@@ -6,19 +6,17 @@ from typing import Annotated
 import typer
 
 from fluoroscope.cli import console
+from fluoroscope.cli.exit_codes import FAILED
+from fluoroscope.cli.group import group
 from fluoroscope.errors import BadInput
-
-LEAKY = 4
-"""The exit code where a job could get past the filters, as of a gate."""
 
 
 def add_to(app: typer.Typer) -> None:
     """Enter the command."""
-    nvflare = typer.Typer(help="The site's filters in NVIDIA FLARE.", no_args_is_help=True)
-    app.add_typer(nvflare, name="nvflare")
+    nvflare = group(app, "nvflare", "The site's filters in NVIDIA FLARE.")
 
     @nvflare.callback()
-    def group() -> None:
+    def every() -> None:
         """The site's filters in NVIDIA FLARE."""
 
     @nvflare.command(
@@ -49,7 +47,7 @@ def add_to(app: typer.Typer) -> None:
             content = site.read_privacy(path)
             if not site.policies(content):
                 console.say(f"{path}: no filter of fluoroscope stands here.")
-                raise typer.Exit(LEAKY)
+                raise typer.Exit(FAILED)
         else:
             if policy is None:
                 raise BadInput("which policy? Add --policy appetite.toml; `fluoroscope policy init` writes one.")
@@ -71,7 +69,7 @@ def add_to(app: typer.Typer) -> None:
             console.say(f"models that come in and updates that leave are judged by {each}")
         if unguarded := site.open_scopes(content):
             console.say(f"a job that asks for the scope {', '.join(map(repr, unguarded))} gets past the filters.")
-            raise typer.Exit(LEAKY)
+            raise typer.Exit(FAILED)
         if content.get("default_scope") is None:
             console.say("there is no default_scope: NVFlare refuses every job that does not name a scope.")
 

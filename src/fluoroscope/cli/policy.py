@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fluoroscope.cli import console, options
+from fluoroscope.cli.group import group
 from fluoroscope.errors import BadInput
 
 if TYPE_CHECKING:
@@ -16,8 +17,7 @@ APPETITE = Path("appetite.toml")
 
 def add_to(app: typer.Typer) -> None:
     """Enter the commands."""
-    policy = typer.Typer(help="What this site lets pass: write it down, and check it.", no_args_is_help=True)
-    app.add_typer(policy, name="policy")
+    policy = group(app, "policy", "What this site lets pass: write it down, and check it.")
 
     @policy.command(epilog="Example: fluoroscope policy init appetite.toml")
     def init(path: Annotated[Path, typer.Argument(help="The file to write.")] = APPETITE) -> None:

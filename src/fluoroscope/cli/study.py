@@ -7,6 +7,7 @@ import typer
 
 from fluoroscope.cli import console, options
 from fluoroscope.cli.bar import bar
+from fluoroscope.cli.group import group
 from fluoroscope.errors import Misconfigured
 
 Out = Annotated[
@@ -17,8 +18,7 @@ Out = Annotated[
 
 def add_to(app: typer.Typer) -> None:
     """Enter the commands."""
-    study = typer.Typer(help="Run the papers' tables and figures again.", no_args_is_help=True)
-    app.add_typer(study, name="study")
+    study = group(app, "study", "Run the papers' tables and figures again.")
 
     @study.command("list", epilog="Example: fluoroscope study list")
     def listed(as_json: options.Json = False) -> None:

@@ -25,8 +25,8 @@ from scipy.special import ndtri
 from torch import Tensor
 
 from fluoroscope.defences.accounting import DELTA
-from fluoroscope.defences.central_dp import noised
-from fluoroscope.defences.contract import Participation, Released, dp_claim, norm, scalars_void
+from fluoroscope.defences.central_dp import central_claim, no_central_claim, noised
+from fluoroscope.defences.contract import Participation, Released, norm, scalars_void
 from fluoroscope.defences.distance import distance
 from fluoroscope.defences.mechanism import SampledGaussian
 from fluoroscope.defences.range_checks import above, at_least, between, check_gaussian
@@ -93,21 +93,13 @@ class AdaptiveClipping:
         return 1 / math.sqrt(self.noise_multiplier**-2 - (2 * self.count_stddev) ** -2)
 
     def claim(self, participation: Participation) -> PrivacyClaim:
-        if participation.share is None:
-            return PrivacyClaim(
-                statement="not differential privacy: noise comes after a strategy that is no plain mean, so a client's "
-                "influence on what it covers has no bound"
-            )
-        if not self.noise_multiplier:
-            return PrivacyClaim(statement="not differential privacy: there is no noise")
+        if (void := no_central_claim(participation, self.noise_multiplier)) is not None:
+            return void
         if participation.open_scalars:
             return scalars_void()
+        assert participation.share is not None  # or there were no claim
         spent = self._mechanism(participation.rounds, participation.share).epsilon(self.delta / 2)
-        told = (
-            "central DP for all images of a client at once, of the model that is released; the clients' number and "
-            "weights count as public"
-        )
-        return dp_claim(spent, self.delta, "client", "zero-out", "central", told)
+        return central_claim(spent, self.delta)
 
     def _mechanism(self, rounds: int, share: float) -> SampledGaussian:
         tail = -float(ndtri(self.delta / (2 * rounds)))

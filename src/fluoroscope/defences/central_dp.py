@@ -36,21 +36,12 @@ class CentralDp:
         check_gaussian(self.clip_norm, self.noise_multiplier, self.delta, noiseless=True)
 
     def claim(self, participation: Participation) -> PrivacyClaim:
-        if participation.share is None:
-            return PrivacyClaim(
-                statement="not differential privacy: noise comes after a strategy that is no plain mean, so a client's "
-                "influence on what it covers has no bound; before_optimiser = true bounds it for all but fedmedian"
-            )
-        if not self.noise_multiplier:
-            return PrivacyClaim(statement="not differential privacy: there is no noise")
+        remedy = "; before_optimiser = true bounds it for all but fedmedian"
+        if (void := no_central_claim(participation, self.noise_multiplier, remedy)) is not None:
+            return void
         if participation.open_buffers:
             return buffers_void("are averaged and released")
-        spent = self.mechanism(participation).epsilon(self.delta)
-        told = (
-            "central DP for all images of a client at once, of the model that is released; the clients' number and "
-            "weights count as public"
-        )
-        return dp_claim(spent, self.delta, "client", "zero-out", "central", told)
+        return central_claim(self.mechanism(participation).epsilon(self.delta), self.delta)
 
     def mechanism(self, participation: Participation) -> SampledGaussian:
         # One client moves the mean by share * clip_norm; Gaussian noise counts in units of that. The weights do not
@@ -69,3 +60,22 @@ class CentralDp:
 def noised(update: State, deviation: float, rng: torch.Generator) -> dict[str, Tensor]:
     """Plus N(0, deviation) everywhere."""
     return {name: v + deviation * torch.randn(v.shape, generator=rng).to(v.device) for name, v in update.items()}
+
+
+def no_central_claim(participation: Participation, noise_multiplier: float, remedy: str = "") -> PrivacyClaim | None:
+    """Why noise at the server promises nothing; None where it may."""
+    if participation.share is None:
+        return PrivacyClaim(
+            statement="not differential privacy: noise comes after a strategy that is no plain mean, so a client's "
+            f"influence on what it covers has no bound{remedy}"
+        )
+    return None if noise_multiplier else PrivacyClaim(statement="not differential privacy: there is no noise")
+
+
+def central_claim(epsilon: float | None, delta: float) -> PrivacyClaim:
+    """What noise at the server promises."""
+    told = (
+        "central DP for all images of a client at once, of the model that is released; the clients' number and "
+        "weights count as public"
+    )
+    return dp_claim(epsilon, delta, "client", "zero-out", "central", told)

@@ -11,13 +11,13 @@ from logging import ERROR, INFO
 
 import numpy as np
 import torch
-from flwr.app import ArrayRecord, Context, Error, Message, MessageType
+from flwr.app import ArrayRecord, Context, Error, Message
 from flwr.common.logger import log
 from torch import Tensor, nn
 
 from fluoroscope.defences.guard import Verdict, inspect
-from fluoroscope.federation.messages import to_state
-from fluoroscope.federation.names import completed, unwrapped
+from fluoroscope.federation.messages import is_train, to_state
+from fluoroscope.models.names import completed, unwrapped
 from fluoroscope.types import State
 
 Next = Callable[[Message, Context], Message]
@@ -45,7 +45,7 @@ def guard_mod(
     """
 
     def mod(message: Message, context: Context, call_next: Next) -> Message:
-        if message.metadata.message_type.partition(".")[0] != MessageType.TRAIN:
+        if not is_train(message):
             return call_next(message, context)
         for record in message.content.array_records.values():
             state = received(record, agreed)
@@ -57,12 +57,16 @@ def guard_mod(
                 told(verdict)
             if verdict.refused:
                 log(ERROR, "guard: %s", verdict.summary)
-                # The server learns that it was refused, not why: the reasons are for the client.
-                return Message(Error(REFUSED, "the client's guard refused this model"), reply_to=message)
+                return refusal(message)
             log(INFO, "guard: accepted a model with digest %s", verdict.digest)
         return call_next(message, context)
 
     return mod
+
+
+def refusal(message: Message) -> Message:
+    """The answer to a model that was refused. The server does not learn why: the reasons are for the client."""
+    return Message(Error(REFUSED, "the client's guard refused this model"), reply_to=message)
 
 
 def received(record: ArrayRecord, agreed: nn.Module | State) -> dict[str, Tensor]:

@@ -1,10 +1,10 @@
-"""Between tensors by name and Flower's records."""
+"""Between tensors by name and Flower's records; what a message asks for."""
 
 from collections.abc import Mapping
 
 import numpy as np
 import torch
-from flwr.app import Array, ArrayRecord
+from flwr.app import Array, ArrayRecord, Message, MessageType
 from torch import Tensor
 
 from fluoroscope.types import State
@@ -18,3 +18,8 @@ def to_arrays(state: State) -> ArrayRecord:
 def to_state(arrays: Mapping[str, Array]) -> dict[str, Tensor]:
     """Arrays off the wire as tensors of our own; Flower reads them without unpickling anything."""
     return {name: torch.from_numpy(array.numpy()) for name, array in arrays.items()}
+
+
+def is_train(message: Message) -> bool:
+    """Whether a client is asked to train, by whichever of its functions."""
+    return message.metadata.message_type.partition(".")[0] == MessageType.TRAIN

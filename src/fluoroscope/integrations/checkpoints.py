@@ -1,6 +1,6 @@
 """Two checkpoints of somebody's federation: the global model that a client was sent, and what it sends back."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -8,15 +8,13 @@ import torch
 from torch import Tensor
 
 from fluoroscope.errors import BadInput
-from fluoroscope.models.recognition import COUNTER, WRAPPERS
+from fluoroscope.models.names import COUNTER, unwrapped
 from fluoroscope.models.state_files import read_state
 from fluoroscope.types import LocalTraining, Network, UpdateRecord
 from fluoroscope.types.network import blueprint
 
 Arrays = Mapping[str, Tensor | np.ndarray]
 """A state dict of torch or numpy."""
-_WRAPPED = 3
-"""Wrappers around one another that are taken off."""
 
 
 def record_of_files(
@@ -65,7 +63,7 @@ def fitted(state: Arrays, network: Network) -> dict[str, Tensor]:
     given = {name: _tensor(value) for name, value in state.items()}
     if list(given) == [f"arr_{i}" for i in range(len(own))]:
         given = dict(zip(own, given.values(), strict=True))
-    found = max(_unwrapped(given, _WRAPPED), key=lambda each: sum(name in own for name in each))  # ties: the first
+    found = unwrapped(given, own, beside=True)
     if not any(name in own for name in found):
         raise BadInput(f"it holds {_some(given)}, and {network.name} has {_some(own)}: is this its model?")
     return {name: value.to(own[name].dtype) if name in own else value for name, value in found.items()}
@@ -75,15 +73,6 @@ def with_counters(state: Mapping[str, Tensor], network: Network) -> dict[str, Te
     """With BatchNorm's counters of batches, which some exports leave out and nothing is read from."""
     own = blueprint(network).state_dict()
     return {name: value for name, value in own.items() if name.endswith(COUNTER)} | dict(state)
-
-
-def _unwrapped(state: dict[str, Tensor], deep: int) -> Iterator[dict[str, Tensor]]:
-    """As it is, then without each wrapper's prefix; what stands beside the wrapped network, such as a loss's, is left
-    out."""
-    yield state
-    for prefix in WRAPPERS if deep else ():
-        if inner := {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}:
-            yield from _unwrapped(inner, deep - 1)
 
 
 def _tensor(value: Tensor | np.ndarray) -> Tensor:

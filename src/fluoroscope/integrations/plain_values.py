@@ -1,19 +1,25 @@
-"""What may travel beside the weights: numbers and short texts, and few of them."""
+"""What may travel beside the weights, in any framework: numbers and short texts, and few of them."""
 
-import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from enum import Enum
 
 import numpy as np
 
 from fluoroscope.errors import Refused
 
-LONGEST = 4096
-"""Characters as JSON: room for metrics, and for hardly a picture."""
+MOST_NUMBERS = 256
+"""Metrics and settings. A picture of 16 x 16 pixels has as many."""
+MOST_CHARACTERS = 4096
+"""Of all texts and names, in bytes."""
 
 
-def check_plain(values: object, what: str) -> None:
+def check_plain(values: object, what: str, *, allow_bytes: bool = False) -> None:
     """Make sure that nothing but a few numbers and short texts is in there.
+
+    Args:
+        values: a number, a text, or lists and tables of such.
+        what: they are called, in the error.
+        allow_bytes: whether bytes may be among them; they count as text.
 
     Raises:
         Refused: there is something else, or too much.
@@ -24,20 +30,36 @@ def check_plain(values: object, what: str) -> None:
         Traceback (most recent call last):
         fluoroscope.errors.Refused: its metrics hold a value of type bytes beside the weights
     """
-    length = len(json.dumps(_plain(values, what)))
-    if length > LONGEST:
-        raise Refused(f"its {what} hold {length} characters beside the weights, and {LONGEST} may leave")
+    numbers, characters = 0, 0
+    for value in _leaves(values):
+        if isinstance(value, str):
+            characters += len(value.encode("utf-8", "surrogatepass"))
+        elif isinstance(value, bytes) and allow_bytes:
+            characters += len(value)
+        elif _is_number(value):
+            numbers += 1
+        else:
+            raise Refused(f"its {what} hold a value of type {type(value).__name__} beside the weights")
+    for found, most, unit in ((numbers, MOST_NUMBERS, "numbers"), (characters, MOST_CHARACTERS, "characters")):
+        if found > most:
+            raise Refused(f"its {what} hold {found} {unit} beside the weights, and at most {most} may leave")
 
 
-def _plain(value: object, what: str) -> object:
-    if isinstance(value, Enum):
-        return _plain(value.value, what)
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    if isinstance(value, np.number | np.bool_):
-        return value.item()
+def _leaves(value: object) -> Iterator[object]:
     if isinstance(value, Mapping):
-        return {str(_plain(key, what)): _plain(item, what) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item, what) for item in value]
-    raise Refused(f"its {what} hold a value of type {type(value).__name__} beside the weights")
+        for name, item in value.items():
+            yield from _leaves(name)
+            yield from _leaves(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _leaves(item)
+    else:
+        yield value.value if isinstance(value, Enum) else value
+
+
+def _is_number(value: object) -> bool:
+    """Of at most 64 bits: a whole number of Python's can be as long as a picture."""
+    if isinstance(value, int):
+        return value.bit_length() <= 64
+    known = value is None or isinstance(value, float)
+    return known or (isinstance(value, np.integer | np.floating | np.bool_) and value.dtype.itemsize <= 8)

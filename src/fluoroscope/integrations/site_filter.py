@@ -14,6 +14,11 @@ from fluoroscope.types import State, UpdateRecord
 if TYPE_CHECKING:
     from fluoroscope.site.control import SiteControl
     from fluoroscope.site.decision import Decision
+    from fluoroscope.site.entry import Direction
+
+
+class Withheld(Refused):
+    """The policy's own answer, which the ledger has."""
 
 
 @cache
@@ -54,10 +59,30 @@ def check_passes(decision: "Decision") -> None:
     """Go on only with what the site's policy lets pass.
 
     Raises:
-        Refused: it does not; with the policy's reasons.
+        Withheld: it does not; with the policy's reasons.
     """
     if not decision.passes:
-        raise Refused(" ".join(decision.reasons).rstrip(".") or "the site's policy withholds it")
+        raise Withheld(" ".join(decision.reasons).rstrip(".") or "the site's policy withholds it")
+
+
+def enter(problem: Exception, policy: str, ledger: str | None, direction: "Direction", *, run: str, round: int) -> None:
+    """Have what stopped a message stand in the ledger, where it is not the policy's own answer.
+
+    Args:
+        problem: what came up; its kind alone is written down.
+        policy: path of the site's policy.
+        ledger: path of the ledger; None where the policy says it.
+        direction: which way the message went.
+        run: the federation's own name or number.
+        round: the round's number.
+    """
+    if isinstance(problem, Withheld):
+        return
+    try:
+        control = opened(policy, ledger)
+    except Refused:
+        return  # without a policy there is no ledger: the log alone says so
+    control.unreadable(direction, problem, run=run, round=round)
 
 
 def defended(control: "SiteControl", before: State, after: State, *, run: str, round: int) -> dict[str, Tensor]:

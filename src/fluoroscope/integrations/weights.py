@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from fluoroscope.errors import Refused
+from fluoroscope.models.names import prefix_of
 from fluoroscope.types import State
 
 
@@ -21,12 +22,14 @@ class Weights:
     """Whether they are differences to the model before the round."""
 
     def after(self, before: State) -> dict[str, Tensor]:
-        """The model that these weights make of the one before.
+        """The model that these weights make of the one before, under its names.
 
         Raises:
             Refused: an array is none, or is not one of the model before.
         """
         sent = tensors(self.arrays)
+        prefix = prefix_of(sent, before)  # such as DistributedDataParallel's `module.`
+        sent = {name.removeprefix(prefix): value for name, value in sent.items()}
         for name, value in sent.items():
             if name not in before:
                 raise Refused("an array in it has a name that the received model does not have")
@@ -42,15 +45,16 @@ class Weights:
         What `state` leaves as it was stays the very array, to the last bit. What it does not name stays at the site: in
         its place the server gets its own value back, so that its aggregation meets whole models.
         """
-        then = self.after(before)
+        then, prefix = self.after(before), prefix_of(self.arrays, before)
         held = {}
-        for name, array in self.arrays.items():
+        for given, array in self.arrays.items():
+            name = given.removeprefix(prefix)
             now = state.get(name, before[name]).detach().cpu()
             if torch.equal(now.to(then[name].dtype), then[name]):
-                held[name] = array
+                held[given] = array
             else:
                 value = now.double() - before[name].double() if self.difference else now
-                held[name] = _like(array, value)
+                held[given] = _like(array, value)
         return held
 
 

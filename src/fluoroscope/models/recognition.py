@@ -7,17 +7,15 @@ from functools import lru_cache
 from pathlib import Path
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from fluoroscope.errors import FluoroscopeError
 from fluoroscope.models.architecture import MODELS, Architecture
 from fluoroscope.models.front import Front, FrontedNetwork
+from fluoroscope.models.names import COUNTER, unwrapped
 from fluoroscope.models.state_files import KINDS, read_state
 from fluoroscope.types import Network, State
 
-WRAPPERS = ("module.", "_module.", "model.", "network.", "net.", "_orig_mod.")
-"""What DataParallel, Opacus, compile and people put before every name."""
-COUNTER = "num_batches_tracked"
 SMALLEST, USUAL, LARGEST = 28, 32, 1024
 """Sides of an image; the usual one is taken where several give the same arrays."""
 
@@ -43,15 +41,6 @@ def recognised(state: State) -> Recognised:
         if _shapes(network) == shapes:
             return _filled(network, bare)
     return Recognised(bare)
-
-
-def unwrapped(state: State) -> dict[str, Tensor]:
-    """The arrays without a prefix that all their names share."""
-    names = list(state)
-    for prefix in WRAPPERS:
-        if names and all(name.startswith(prefix) for name in names):
-            return unwrapped({name.removeprefix(prefix): value for name, value in state.items()})
-    return dict(state)
 
 
 def agreed_model(reference: str, known: Recognised) -> nn.Module | State:

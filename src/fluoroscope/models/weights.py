@@ -12,6 +12,7 @@ from pathlib import Path
 from torch import Tensor, nn
 
 from fluoroscope.errors import BadInput
+from fluoroscope.models.names import COUNTER, unwrapped
 from fluoroscope.models.state_files import read_state
 
 
@@ -31,9 +32,9 @@ def started(
     """
     if weights is None:
         return module
-    state = {rename(name): tensor for name, tensor in read_state(weights).items()}
-    state = {name: tensor for name, tensor in state.items() if name.rpartition(".")[2] not in leave_out}
     own = module.state_dict()
+    state = {rename(name): tensor for name, tensor in unwrapped(read_state(weights), own).items()}
+    state = {name: tensor for name, tensor in state.items() if name.rpartition(".")[2] not in leave_out}
 
     kernel = state.get(stem)
     if kernel is not None and kernel.ndim == 4 and kernel.shape[1] == 3 and own[stem].shape[1] == 1:
@@ -42,9 +43,7 @@ def started(
     if rows is not None and len(rows) != len(own[f"{head}.weight"]):
         state |= {name: own[name] for name in (f"{head}.weight", f"{head}.bias")}
     for name, tensor in own.items():
-        if name.endswith(
-            "num_batches_tracked"
-        ):  # files from before torch 0.4.1 have none; with a momentum it is unused
+        if name.endswith(COUNTER):  # files from before torch 0.4.1 have none; with a momentum it is unused
             state.setdefault(name, tensor)
 
     _check_fit(str(weights), own, state)

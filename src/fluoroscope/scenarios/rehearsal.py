@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypedDict, Unpack
 
 import torch
 from torch import Tensor
@@ -107,17 +107,18 @@ class Stage:
         return self.step_seconds * _steps_at_once(self.seen[:1])
 
 
+class Limits(TypedDict, total=False):
+    """What an attack may be given beside what it sees."""
+
+    checkpoint: Checkpoint | None
+    seconds: float | None
+
+
 class Run(Protocol):
     """How an attack is run: `run_isolated`, as everywhere the truth may be at hand."""
 
     def __call__(
-        self,
-        attack: Attack,
-        observations: list[Observation],
-        rng: torch.Generator,
-        *,
-        checkpoint: Checkpoint | None = None,
-        seconds: float | None = None,
+        self, attack: Attack, observations: list[Observation], rng: torch.Generator, **limits: Unpack[Limits]
     ) -> list[Reconstruction]: ...
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from fluoroscope.defences.guard.inspect import MOST_IMAGES
 from fluoroscope.errors import Misconfigured
 from fluoroscope.rng import secret_generator
 from fluoroscope.site.meter import meter
@@ -17,8 +18,6 @@ from fluoroscope.types import PrivateBatch, State, UpdateRecord
 
 _UNKNOWN = "The site's policy names no model, no training or no images of its own, so this update could not be judged."
 _STOPPED = "The update was not measured: something stopped before."
-MOST_IMAGES = 128
-"""The guard looks at no more of the site's images than this."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -49,7 +49,7 @@ def read_label_counts(
         return _not(f"there was no time for the label counts: {short}"), (f"label counts: {short}",)
     clients = min(max(rounds // 4, _CLIENTS[0]), _CLIENTS[1])
     cases, truth = _cases(ground, clients, classes, seed)
-    public = _shares(ground.split.learning.labels, classes)
+    public = _shares(ground.learning.labels, classes)
     tried: dict[str, tuple[MixScore, Tensor]] = {}
     left_out = []
     for name, attack in _attacks(rounds - clients):
@@ -115,7 +115,7 @@ def _attacks(rounds: int) -> list[tuple[str, LabelCountAttack | None]]:
 
 def _cases(ground: Simulated, clients: int, classes: int, seed: int) -> tuple[list[Observation], Tensor]:
     """Simulated clients of random mixes, of patients whom nobody learned from; and their true shares."""
-    seen, pool = ground.seen, pooled(ground.split.victims)
+    seen, pool = ground.seen, pooled(ground.patients)
     assert seen.training is not None
     places = [found for c in range(classes) if len(found := (pool.labels == c).nonzero()[:, 0])]
     defence = chain(*(() if seen.defence is None else seen.defence.parts))

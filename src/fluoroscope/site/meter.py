@@ -10,7 +10,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from fluoroscope.defences import NO_DEFENCE, Chain, Defence, chain
+from fluoroscope.defences import NO_DEFENCE, Defence, chain
 from fluoroscope.errors import BadInput, Unsupported
 from fluoroscope.scenarios.isolation import run_isolated
 from fluoroscope.scenarios.rehearsal import Run
@@ -27,6 +27,7 @@ USUAL = 90.0
 """Seconds, where no budget is given."""
 SMALLEST = 11
 """Pixels of a side that SSIM's window needs."""
+_COUNTS_NEED_PUBLIC = "Not judged: label counts are read with the help of public images: give some."
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +36,21 @@ class Measured:
 
     metered: Metered
     guess: Tensor | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Measuring:
+    """How an update is measured: as `meter` is asked, and what its callers do not see."""
+
+    public: LabelledImages | None = None
+    defence: Defence | None = None
+    seed: int = 0
+    seconds: float | None = None
+    kept: Path | None = None
+    on_stage: Callable[[str], None] = lambda stage: None
+    """Is told what is being done."""
+    run: Run = run_isolated
+    """How an attack is run."""
 
 
 def meter(
@@ -84,42 +100,33 @@ def meter(
         >>> [reading.value for reading in fl.meter(record, own, public=few).readings]
         [None, None]
     """
-    return measure(record, own, public=public, defence=defence, seed=seed, seconds=seconds, kept=kept).metered
+    return measure(record, own, Measuring(public, defence, seed, seconds, kept)).metered
 
 
-def measure(
-    record: UpdateRecord,
-    own: PrivateBatch,
-    *,
-    public: LabelledImages | None = None,
-    defence: Defence | None = None,
-    seed: int = 0,
-    seconds: float | None = None,
-    kept: Path | None = None,
-    on_stage: Callable[[str], None] = lambda stage: None,
-    run: Run = run_isolated,
-) -> Measured:
-    """The same, with the guess; `on_stage` is told what is being done, `run` is how an attack is run."""
+def measure(record: UpdateRecord, own: PrivateBatch, how: Measuring) -> Measured:
+    """The same, with the guess."""
     _check(record, own)
-    time_left = TimeLeft(USUAL if seconds is None else seconds)
-    behind = NO_DEFENCE if defence is None else chain(defence)
+    time_left = TimeLeft(USUAL if how.seconds is None else how.seconds)
+    behind = NO_DEFENCE if how.defence is None else chain(how.defence)
     if reason := _unreadable(record):
         return Measured(not_judged(f"Not judged: {reason}."))
-    if public is None:
-        on_stage("closed forms")
-        return _told(*_without_public(record, own, behind, seed, time_left, run), time_left)
-    public = without_own(public, own)
+    if how.public is None:
+        how.on_stage("closed forms")
+        guessed = read_without_public(record, own, behind, how.seed, time_left, how.run)
+        counts = Reading("label-counts", None, _COUNTS_NEED_PUBLIC)
+        return _told(guessed, counts, (), time_left)
+    public = without_own(how.public, own)
     try:
-        on_stage("simulating clients")
-        ground = simulated(record, public, behind, seed, time_left)
+        how.on_stage("simulating clients")
+        ground = simulated(record, public, behind, how.seed, time_left)
     except Unsupported as problem:
         return Measured(not_judged(f"Not judged: {problem}"))
-    on_stage("label counts")
-    counts, left_out = read_label_counts(ground, own, seed, time_left)
-    on_stage("reconstruction")
-    with folder_for(kept, ground.seen, public, seed) as folder:
-        trials = play(ground, folder, seed, time_left, run)
-    guessed, odd = read_reconstruction(ground, trials, own, seed), ground.oddity()
+    how.on_stage("label counts")
+    counts, left_out = read_label_counts(ground, own, how.seed, time_left)
+    how.on_stage("reconstruction")
+    with folder_for(how.kept, ground.seen, public, how.seed) as folder:
+        trials = play(ground, folder, how.seed, time_left, how.run)
+    guessed, odd = read_reconstruction(ground, trials, own, how.seed), ground.oddity()
     guessed = replace(guessed, reading=_doubted(guessed.reading, odd))
     return _told(guessed, _doubted(counts, odd), left_out, time_left)
 
@@ -132,14 +139,6 @@ def _doubted(reading: Reading, odd: str) -> Reading:
 def _told(guessed: Guessed, counts: Reading, left_out: tuple[str, ...], time_left: TimeLeft) -> Measured:
     metered = Metered((guessed.reading, counts), (*guessed.left_out, *left_out), time_left.spent)
     return Measured(metered, guessed.images)
-
-
-def _without_public(
-    record: UpdateRecord, own: PrivateBatch, defence: Chain, seed: int, time_left: TimeLeft, run: Run
-) -> tuple[Guessed, Reading, tuple[str, ...]]:
-    counts = "Not judged: label counts are read with the help of public images: give some."
-    guessed = read_without_public(record, own, defence, seed, time_left, run)
-    return guessed, Reading("label-counts", None, counts), ()
 
 
 def _check(record: UpdateRecord, own: PrivateBatch) -> None:

@@ -30,7 +30,7 @@ from fluoroscope.types import (
 )
 
 
-def open_site(policy_path: Path, ledger: Path | None = None) -> SiteControl:
+def open_site(policy_path: Path | str, ledger: Path | str | None = None) -> SiteControl:
     """The door that an `appetite.toml` describes.
 
     Args:
@@ -43,7 +43,7 @@ def open_site(policy_path: Path, ledger: Path | None = None) -> SiteControl:
     """
     policy = read_policy(Path(policy_path))
     kept = None if policy.site.kept is None else Path(policy.site.kept)
-    return SiteControl(policy, Ledger(ledger or Path(policy.site.ledger)), subject_of(policy), kept)
+    return SiteControl(policy, Ledger(Path(ledger or policy.site.ledger)), subject_of(policy), kept)
 
 
 def subject_of(policy: Policy) -> Subject:
@@ -78,6 +78,7 @@ class PublicImages:
     """Public images as the network takes them, read when they are first asked for."""
 
     source: str
+    """A folder, or what `data show` takes."""
     network: Network
     training: LocalTraining
     classes: tuple[str, ...]

@@ -53,7 +53,7 @@ def read_reconstruction(ground: Simulated, trials: Trials, own: PrivateBatch, se
         )
         return Guessed(_not(why), None, trials.left_out)
     guess = trials.guesses[best.name].images.cpu()
-    mean, others = ground.split.learning.images.mean(0), ground.others
+    mean, others = ground.learning.images.mean(0), ground.others
     beside = against_others([guess], [own.images], mean, generator(seed, "meter", "bootstrap"), others)
     numbers = _numbers(guess, own, others, beside, best)
     found = beside.p_value <= (_SURE if works(best) else _SURER) and beside.leak.mean > 0

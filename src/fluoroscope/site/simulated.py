@@ -16,7 +16,7 @@ from fluoroscope.errors import Unsupported
 from fluoroscope.rng import generator
 from fluoroscope.scenarios.curious_server import THREAT, seen_by
 from fluoroscope.scenarios.rehearsal import Stage, staged
-from fluoroscope.scenarios.simulated_victims import SplitPublic, split_public
+from fluoroscope.scenarios.simulated_victims import split_public
 from fluoroscope.site.time_left import TimeLeft
 from fluoroscope.threat_models import THREATS
 from fluoroscope.types import LabelledImages, Observation, PrivateBatch, UpdateRecord
@@ -43,40 +43,47 @@ class Simulated:
 
     seen: Observation
     """Of the real client. Its public images are those to learn from."""
-    split: SplitPublic
     stage: Stage
+    """The clients of public images, and the images to learn from."""
+    patients: tuple[PrivateBatch, ...]
+    """Public images that nobody learns from, in sets of the client's size; some of them are those clients."""
     round_seconds: float
     """By the clock, for one simulated round."""
 
     @property
     def others(self) -> tuple[Tensor, ...]:
         """Images of patients whom nobody learned from, in sets."""
-        return (*(victim.images for victim in self.stage.victims), *self.stage.others)
+        return tuple(each.images for each in self.patients)
+
+    @property
+    def learning(self) -> LabelledImages:
+        """Public images that attacks learn from."""
+        return self.stage.learning
 
     @property
     def learning_seconds(self) -> float:
         """About what simulating all rounds to learn from takes."""
         assert self.seen.training is not None
-        return _rounds(len(self.split.learning), self.seen.training.images) * self.round_seconds
+        return _rounds(len(self.learning), self.seen.training.images) * self.round_seconds
 
     def learning_from(self, images: int) -> "Simulated":
         """The same with so many images to learn from at most."""
-        if images >= len(self.split.learning):
+        if images >= len(self.learning):
             return self
-        some = _sampled(self.split.learning, images)
-        split, mean = replace(self.split, learning=some), some.images.mean(0)
+        some = _sampled(self.learning, images)
+        mean = some.images.mean(0)
 
         def taught(seen: Observation) -> Observation:
             return replace(seen, public_images=some, public_mean=mean)
 
         stage = replace(self.stage, learning=some, seen=tuple(map(taught, self.stage.seen)))
-        return replace(self, seen=taught(self.seen), split=split, stage=stage)
+        return replace(self, seen=taught(self.seen), stage=stage)
 
     def affordable(self, left: float) -> int | None:
         """Images to learn from that leave time for learning; None where those would be too few."""
         assert self.seen.training is not None
         each, rounds = self.seen.training.images, math.floor(_OF_SIMULATING * left / max(self.round_seconds, 1e-6))
-        all_of_them = len(self.split.learning)
+        all_of_them = len(self.learning)
         if _rounds(all_of_them, each) <= rounds:
             return all_of_them
         least = max(_FEWEST_LEARNED, FOLDS * each)
@@ -115,7 +122,7 @@ def simulated(
     count = min(VICTIMS, len(split.victims), math.floor(_ON_TRIAL * time_left.left / max(each, 1e-6)))
     if count < 2:
         raise Unsupported(f"one simulated round takes {each:.1f} s, and {time_left.seconds:.0f} s are too few for it.")
-    return Simulated(seen, split, staged(seen, split, count, seed), each)
+    return Simulated(seen, staged(seen, split, count, seed), split.victims, each)
 
 
 def without_own(public: LabelledImages, own: PrivateBatch) -> LabelledImages:

@@ -5,8 +5,8 @@ Which of the guesses counts is decided by the simulated clients alone.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
+from typing import Unpack
 
 import torch
 
@@ -17,7 +17,7 @@ from fluoroscope.rng import generator
 from fluoroscope.scenarios.auto_attacks import candidates, iterations
 from fluoroscope.scenarios.isolation import TookTooLong, run_isolated
 from fluoroscope.scenarios.playing import form_for, shared
-from fluoroscope.scenarios.rehearsal import Effort, Rehearsal, Run, tried
+from fluoroscope.scenarios.rehearsal import Effort, Limits, Rehearsal, Run, tried
 from fluoroscope.scenarios.rehearsed import Rehearsed
 from fluoroscope.site.learned import Learned, read_learned, write_learned
 from fluoroscope.site.reading import left_out_for
@@ -116,9 +116,9 @@ def _all(ground: Simulated, folder: Path, seed: int, time_left: TimeLeft, run: R
             left_out.append(f"{name}: takes about {needed:.0f} s, and {time_left.left:.0f} s were left")
             continue
         share = time_left.left * (0.5 if _descends(name, attack) else 1.0)
-        both = _Alongside(run, ground.seen, share)
+        both = _Alongside(run, ground.seen, share, kept)
         effort = Effort(victims=len(ground.stage.victims))
-        row = tried(name, attack, ground.stage, effort, share, seed, partial(both, checkpoint=kept))
+        row = tried(name, attack, ground.stage, effort, share, seed, both)
         simulated = simulated or (learned and row.applies)
         if row.leak is None:
             left_out.append(left_out_for(name, row.reason))
@@ -130,7 +130,7 @@ def _all(ground: Simulated, folder: Path, seed: int, time_left: TimeLeft, run: R
         folder,
         Learned(
             tuple(rows),
-            len(ground.split.learning),
+            len(ground.learning),
             len(ground.stage.victims),
             time_left.seconds,
             tuple(left_out),
@@ -175,20 +175,17 @@ class _Alongside:
     seen: Observation
     most: float
     """Seconds by the clock."""
+    checkpoint: Checkpoint
+    """Where all attacks share what they learn."""
     guesses: list[Reconstruction] = field(default_factory=list)
 
     def __call__(
-        self,
-        attack: Attack,
-        observations: list[Observation],
-        rng: torch.Generator,
-        *,
-        checkpoint: Checkpoint | None = None,
-        seconds: float | None = None,
+        self, attack: Attack, observations: list[Observation], rng: torch.Generator, **limits: Unpack[Limits]
     ) -> list[Reconstruction]:
+        seconds = limits.get("seconds")
         most = self.most if seconds is None else min(seconds, self.most)
         everybody = [*observations, form_for(attack)(self.seen)]
-        *about, real = self.run(attack, everybody, rng, checkpoint=checkpoint, seconds=most)
+        *about, real = self.run(attack, everybody, rng, checkpoint=self.checkpoint, seconds=most)
         self.guesses.append(real)
         return about
 
@@ -205,7 +202,7 @@ def _descends(name: str, attack: Attack) -> bool:
 def _sharpening(attack: Attack, ground: Simulated) -> float:
     """Seconds that a network is trained for before there is a guess."""
     epochs: int = getattr(attack, "epochs", 0)
-    pixels: int = ground.split.learning.images.numel()
+    pixels: int = ground.learning.images.numel()
     return _SHARPENING * epochs * pixels
 
 

@@ -12,6 +12,7 @@ from torch import nn
 
 import fluoroscope as fl
 from fluoroscope.site.decision import Decision
+from fluoroscope.site.subject import Subject
 
 SEND, WITHHOLD = Decision("send"), Decision("withhold", ("above the limit",))
 
@@ -39,7 +40,7 @@ class FakeControl:
 
     @property
     def subject(self):
-        return SimpleNamespace(network=self.network, training=TRAINING)
+        return Subject(self.network, TRAINING)
 
     def receive(self, state, *, run, round):
         self.seen.append(("in", dict(state), run, round))

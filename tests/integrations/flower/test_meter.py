@@ -8,8 +8,9 @@ from flwr.compat.common.typing import Parameters
 from torch import nn
 
 import fluoroscope as fl
+from fluoroscope.federation.guard import REFUSED
 from fluoroscope.integrations.flower import meter_mod, site_mod
-from fluoroscope.integrations.flower.exchange import REFUSED, WITHHELD
+from fluoroscope.integrations.flower.exchange import WITHHELD
 
 from .conftest import WITHHOLD, FakeControl, arrays_of, context, message, module, stock_app
 

@@ -13,8 +13,9 @@ from flwr.supernode import start_client_internal as flower
 from flwr.supernode.nodestate import NodeStateFactory
 
 from fluoroscope.errors import BadInput, Unsupported
+from fluoroscope.federation.guard import REFUSED
 from fluoroscope.integrations.flower import supernode
-from fluoroscope.integrations.flower.exchange import REFUSED, WITHHELD
+from fluoroscope.integrations.flower.exchange import WITHHELD
 from fluoroscope.integrations.flower.supernode import Door, check_flower
 
 from .conftest import WITHHOLD, FakeControl, arrays_of, context, message, module, stock_app

@@ -107,6 +107,7 @@ def test_a_withheld_update_is_no_reply_at_all(client, door, caplog):
     client.train(sent())
     with pytest.raises(Refused, match="withheld this update; the site's own log") as caught:
         client.get_weights()
+    assert not door.unread, "the policy's own answer is in the ledger already"
     assert "reconstruction" not in str(caught.value)
     assert "reconstruction: 0.3 is above the limit of 0.02." in caplog.text
 
@@ -173,6 +174,7 @@ def test_what_cannot_be_read_is_withheld(door, caplog, name):
     with pytest.raises(Refused):
         Meter(guard)(ODD[name])
     assert not door.left
+    assert door.unread == [("out", "monai", 0)]
     assert "unexpected" not in caplog.text
 
 
@@ -181,6 +183,15 @@ def test_a_model_that_cannot_be_read_is_refused(door, data):
     with pytest.raises(Refused):
         Guard("appetite.toml")(data)
     assert not door.came
+    assert door.unread == [("in", "monai", 0)]
+
+
+def test_names_of_wrappers_are_brought_together_and_given_back(door):
+    guard = Guard("appetite.toml")
+    guard(sent({f"module.{name}": value for name, value in GLOBAL.items()}))
+    left = Meter(guard)(sent({f"module.{name}": value for name, value in TRAINED.items()}))
+    assert door.came[0][0].keys() == door.left[0][0].keys() == door.left[0][1].keys() == GLOBAL.keys()
+    assert left.weights.keys() == {f"module.{name}" for name in TRAINED}
 
 
 def test_a_meter_without_its_guard_is_named(door):

@@ -129,6 +129,16 @@ def test_a_withheld_update_is_an_exception_and_its_reason_stays_in_the_log(door,
     door.releases = WITHHOLD
     said = why(Meter("appetite.toml"), message(TRAINED), fl_ctx)
     assert "withheld this update: reconstruction: 0.3 is above the limit of 0.02." in said
+    assert not door.unread, "the policy's own answer is in the ledger already"
+
+
+def test_names_of_wrappers_are_brought_together_and_given_back(door):
+    fl_ctx = task_context()
+    Guard("appetite.toml").process(message({f"module.{name}": value for name, value in GLOBAL.items()}), fl_ctx)
+    wrapped = {f"_orig_mod.{name}": value for name, value in TRAINED.items()}
+    left = Meter("appetite.toml").process(message(wrapped), fl_ctx)
+    assert door.came[0][0].keys() == door.left[0][0].keys() == door.left[0][1].keys() == GLOBAL.keys()
+    assert arrays(left).keys() == wrapped.keys()
 
 
 def test_a_warning_passes(door, fl_ctx):
@@ -181,6 +191,8 @@ def test_what_cannot_be_read_is_blocked(door, fl_ctx, why, make, name):
     assert "unexpected" not in said
     assert len(door.came) == 1
     assert not door.left
+    expected = {Guard: [("in", "job-7")], Meter: [("out", "job-7")]}.get(make, [])
+    assert [each[:2] for each in door.unread] == expected, "what has a ledger writes it down"
 
 
 HIDDEN = {

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from fluoroscope.defences.guard.classifier import classifier
 from fluoroscope.defences.guard.digest import compare, digest
-from fluoroscope.defences.guard.drift import drift
+from fluoroscope.defences.guard.drift import COUNTER, drift
 from fluoroscope.defences.guard.firing import firing, silence
 from fluoroscope.defences.guard.layers import Anatomy, dissect, from_state
 from fluoroscope.defences.guard.numbers import blank, numbers, scale
@@ -21,6 +21,8 @@ from fluoroscope.defences.guard.tuned import tuned
 from fluoroscope.defences.guard.verdict import Reason, Verdict
 from fluoroscope.types import Network, State, blueprint
 
+MOST_IMAGES = 128
+"""Of a client's images are enough for it."""
 OF_A_LAYER = (repetition, staircase, firing, tuned, classifier, scale, singling_out)
 
 
@@ -86,7 +88,7 @@ def _filled(agreed: nn.Module | State | None, state: State) -> nn.Module | None:
         missing = network.load_state_dict(dict(state), strict=False).missing_keys
     except RuntimeError:  # other shapes
         return None
-    return None if any(not name.endswith("num_batches_tracked") for name in missing) else network
+    return None if any(not name.endswith(COUNTER) for name in missing) else network
 
 
 def _sorted(reasons: list[Reason]) -> tuple[Reason, ...]:

@@ -6,8 +6,8 @@ app = ClientApp(mods=[site_mod(open_site("appetite.toml"))])   # the site's poli
 # fluoroscope supernode --policy appetite.toml -- ...     # the site's policy, outside the app
 """
 
+from fluoroscope.federation.guard import guard_mod
 from fluoroscope.integrations.flower.defence import defence_mod
-from fluoroscope.integrations.flower.guard import guard_mod
 from fluoroscope.integrations.flower.meter import meter_mod, site_mod
 from fluoroscope.integrations.flower.record import record, record_mod
 

@@ -12,11 +12,11 @@ from fluoroscope.defences.contract import Defence, SealingDefence, UpdateDefence
 from fluoroscope.errors import Misconfigured
 from fluoroscope.federation.client_round import with_local_state
 from fluoroscope.federation.guard import Mod, Next
-from fluoroscope.federation.messages import to_arrays
-from fluoroscope.federation.names import completed, prefix_of, unwrapped
+from fluoroscope.federation.messages import is_train, to_arrays
 from fluoroscope.federation.withheld import local_state, save_local_state
 from fluoroscope.integrations.flower.exchange import WITHHELD
-from fluoroscope.integrations.flower.reading import is_train, model_key, model_of, round_of
+from fluoroscope.integrations.flower.reading import model_key, model_of, round_of
+from fluoroscope.models.names import completed, prefix_of, unwrapped
 from fluoroscope.rng import generator
 from fluoroscope.types import LocalTraining, Network, UpdateRecord, blueprint
 

@@ -12,17 +12,17 @@ from flwr.common.logger import log
 from torch import Tensor
 
 from fluoroscope.errors import BadInput, FluoroscopeError
-from fluoroscope.federation.messages import to_arrays
-from fluoroscope.federation.names import completed, prefix_of, unwrapped
-from fluoroscope.integrations.flower.reading import check_beside, is_train, model_key, model_of, round_of, state_of
+from fluoroscope.federation.guard import refusal
+from fluoroscope.federation.messages import is_train, to_arrays
+from fluoroscope.integrations.flower.reading import check_beside, model_key, model_of, round_of, state_of
+from fluoroscope.models.names import prefix_of
 from fluoroscope.site.decision import Decision
-from fluoroscope.types import State, blueprint
 
 if TYPE_CHECKING:
     from fluoroscope.site.control import SiteControl
 
-REFUSED, WITHHELD = 3, 4
-"""The errors' codes in a reply, as the exit codes of the commands."""
+WITHHELD = 4
+"""The error's code in a reply, as the exit code of the commands."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +47,7 @@ class Exchange:
         try:
             check_beside(content)
             before = model_of(content) if any(content.array_records.values()) else None
-        except BadInput as problem:
+        except FluoroscopeError as problem:
             why = str(problem)
         return cls(control, message, is_train(message), round_of(message), before, why)
 
@@ -63,14 +63,14 @@ class Exchange:
         if not self.train or self.before is None:  # without a model, no update of it can leave
             return Decision("send")
         try:
-            decision = self.control.receive(self._whole(self.before), run=self.run, round=self.round)
+            decision = self.control.receive(self.control.subject.whole(self.before), run=self.run, round=self.round)
         except Exception as problem:  # whatever stops the guard or the ledger: nothing is trained unseen
             return self._unread("in", "refused a model", problem)
         return _told("a model came in" if decision.passes else "refused a model", decision)
 
     def refusal(self) -> Message:
         """What the server is told in the place of an update of a model that was refused; not why."""
-        return Message(Error(REFUSED, "the client's guard refused this model"), reply_to=self.message)
+        return refusal(self.message)
 
     def released(self, reply: Message) -> Message:
         """What may leave in the place of the app's reply."""
@@ -98,7 +98,7 @@ class Exchange:
             raise BadInput(
                 self.unreadable or "the server sent no model, so there is nothing to compare the reply with."
             )
-        before = self._whole(self.before)
+        before = self.control.subject.whole(self.before)
         prefix = prefix_of(sent, before)
         after = {name.removeprefix(prefix): value for name, value in sent.items()}
         out = self.control.release(before, after, run=self.run, round=self.round)
@@ -110,18 +110,10 @@ class Exchange:
         content = RecordDict({**reply.content, key: to_arrays(leaving)})
         return Message(content, reply_to=self.message)
 
-    def _whole(self, arrays: State) -> dict[str, Tensor]:
-        """By the names of the site's own network, where it is known, and whole where only a part travels."""
-        subject = self.control.subject
-        if subject.network is None:
-            return unwrapped(arrays)
-        network = blueprint(subject.network)
-        named = unwrapped(arrays, network.state_dict())
-        return completed(named, network, () if subject.training is None else subject.training.frozen)
-
     def _unread(self, direction: Literal["in", "out"], what: str, problem: Exception) -> Decision:
         """What nobody could judge stands in the ledger too; why, in the site's own log."""
-        why = str(problem) if isinstance(problem, FluoroscopeError) else f"unexpected {type(problem).__name__}."
+        known = isinstance(problem, FluoroscopeError)
+        why = f"{str(problem).rstrip('.')}." if known else f"unexpected {type(problem).__name__}."
         try:
             kept = self.control.unreadable(direction, problem, run=self.run, round=self.round)
         except Exception as failed:  # as above: the door stays shut

@@ -3,25 +3,15 @@
 What cannot be read is an error here, and whoever asked withholds the message.
 """
 
-from collections.abc import Iterator, Mapping
-
-from flwr.app import ArrayRecord, Message, MessageType, RecordDict
+from flwr.app import ArrayRecord, Message, RecordDict
 from torch import Tensor
 
 from fluoroscope.errors import BadInput
 from fluoroscope.federation.messages import to_state
+from fluoroscope.integrations.plain_values import check_plain
 
-MOST_NUMBERS = 256
-"""That may travel beside an update: metrics and settings. A picture of 16 x 16 pixels has as many."""
-MOST_CHARACTERS = 4096
-"""Of text and bytes that may travel beside an update."""
 ARRAYS = "arrays"
 """The usual key of a model in a message."""
-
-
-def is_train(message: Message) -> bool:
-    """Whether a client is asked to train, by whichever of its functions."""
-    return message.metadata.message_type.partition(".")[0] == MessageType.TRAIN
 
 
 def round_of(message: Message) -> int:
@@ -73,28 +63,10 @@ def check_beside(content: RecordDict) -> None:
     """Refuse a message that carries as much beside its model as an image would be.
 
     Raises:
-        BadInput: there are more numbers or characters than metrics and settings need.
+        Refused: there are more numbers or characters than metrics and settings need.
     """
-    values = [*_values(content)]
-    numbers = sum(not isinstance(value, str | bytes) for value in values)
-    characters = sum(len(value) for value in values if isinstance(value, str | bytes))
-    for found, most, what in (
-        (numbers, MOST_NUMBERS, "numbers"),
-        (characters, MOST_CHARACTERS, "characters or bytes"),
-    ):
-        if found > most:
-            raise BadInput(f"the message carries {found} {what} beside its model, and at most {most} may.")
-
-
-def _values(content: RecordDict) -> Iterator[object]:
-    yield from content
-    for metrics in content.metric_records.values():
-        yield from _flat(metrics)
-    for settings in content.config_records.values():
-        yield from _flat(settings)
-
-
-def _flat(record: Mapping[str, object]) -> Iterator[object]:
-    for name, value in record.items():
-        yield name
-        yield from value if isinstance(value, list) else [value]
+    check_plain(
+        [list(content), list(content.metric_records.values()), list(content.config_records.values())],
+        "records",
+        allow_bytes=True,
+    )

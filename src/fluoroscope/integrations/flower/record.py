@@ -18,7 +18,8 @@ from torch import Tensor
 
 from fluoroscope.errors import BadInput
 from fluoroscope.federation.guard import Mod, Next
-from fluoroscope.integrations.flower.reading import ARRAYS, is_train, model_of, round_of, state_of
+from fluoroscope.federation.messages import is_train
+from fluoroscope.integrations.flower.reading import ARRAYS, model_of, round_of, state_of
 from fluoroscope.integrations.recorded import RecordedUpdates
 from fluoroscope.types import LocalTraining, Network
 

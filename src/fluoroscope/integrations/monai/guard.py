@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fluoroscope.defences.guard.digest import digest
 from fluoroscope.errors import Refused
-from fluoroscope.integrations.site_filter import check_passes, check_path, opened, sentence
+from fluoroscope.integrations.site_filter import check_passes, check_path, enter, opened, sentence
 from fluoroscope.integrations.weights import tensors
 from fluoroscope.types import State
 
@@ -43,7 +43,8 @@ class Guard(Filter):
         """
         try:
             state = _incoming(data)
-            decision = opened(self.policy, self.ledger).receive(state, run=self.run, round=self.round)
+            control = opened(self.policy, self.ledger)
+            decision = control.receive(control.subject.whole(state), run=self.run, round=self.round)
             check_passes(decision)
             for reason in decision.reasons:
                 LOG.warning("fluoroscope lets this model pass, but: %s", reason)
@@ -52,6 +53,7 @@ class Guard(Filter):
         except Exception as problem:
             self._came.clear()
             why = sentence(problem)
+            enter(problem, self.policy, self.ledger, "in", run=self.run, round=self.round)
         stop("refused this model", why)
 
     def taken(self) -> State:

@@ -9,7 +9,7 @@ from monai.fl.utils.filters import Filter
 from fluoroscope.errors import Misconfigured, Refused
 from fluoroscope.integrations.monai.guard import LOG, Guard, stop
 from fluoroscope.integrations.plain_values import check_plain
-from fluoroscope.integrations.site_filter import check_passes, opened, sentence
+from fluoroscope.integrations.site_filter import check_passes, enter, opened, sentence
 from fluoroscope.integrations.weights import Weights
 
 
@@ -34,16 +34,19 @@ class Meter(Filter):
         Raises:
             Refused: nothing does. `MonaiAlgo.get_weights` hands the exception on, so there is no reply to send.
         """
+        guard, round = self.guard, self.guard.round
         try:
             return self._released(data)
         except Exception as problem:
             why = sentence(problem)
+            enter(problem, guard.policy, guard.ledger, "out", run=guard.run, round=round)
         stop("withheld this update", why)
 
     def _released(self, data: ExchangeObject) -> ExchangeObject:
-        round, before = self.guard.round, self.guard.taken()
+        round, received = self.guard.round, self.guard.taken()
         weights = _outgoing(data)
         control = opened(self.guard.policy, self.guard.ledger)
+        before = control.subject.whole(received)
         out = control.release(before, weights.after(before), run=self.guard.run, round=round)
         check_passes(out.decision)
         for reason in out.decision.reasons:

@@ -24,7 +24,7 @@ class Defend(ResultFilter):
 
     def released(self, result: Shareable, fl_ctx: FLContext) -> Shareable:
         weights, received = outgoing(result), needed(fl_ctx)
-        before = received.state
-        after = weights.after(before)
-        state = defended(opened(self.policy), before, after, run=received.run, round=received.round)
+        control = opened(self.policy)
+        before = control.subject.whole(received.state)
+        state = defended(control, before, weights.after(before), run=received.run, round=received.round)
         return holding(result, weights.holding(state, before))

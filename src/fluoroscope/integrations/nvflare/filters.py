@@ -34,6 +34,7 @@ class ClosedFilter(Filter):  # type: ignore[misc]  # NVFlare has no types
             return self.passed(shareable, fl_ctx)
         except Exception as problem:
             why = sentence(problem)
+            self.enter(problem, shareable, fl_ctx)
         # NVFlare writes this exception into error_log.txt, which sites send to their server unless told not to: so
         # why is a warning, which that file does not take, and no other exception hangs on this one.
         self.warn(fl_ctx, f"fluoroscope {self.SAID}: {why}.")
@@ -42,6 +43,9 @@ class ClosedFilter(Filter):  # type: ignore[misc]  # NVFlare has no types
     def warn(self, fl_ctx: FLContext, text: str) -> None:
         """In the site's own log, and without the event that a job could have sent to the server."""
         self.log_warning(fl_ctx, text, fire_event=False)
+
+    def enter(self, problem: Exception, message: object, fl_ctx: FLContext) -> None:
+        """In the ledger, of a filter that has one."""
 
     @abstractmethod
     def passed(self, message: Shareable, fl_ctx: FLContext) -> Shareable:

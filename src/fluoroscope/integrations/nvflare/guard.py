@@ -4,8 +4,9 @@ from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import Shareable
 
 from fluoroscope.integrations.nvflare.filters import ClosedFilter
-from fluoroscope.integrations.nvflare.received import Received
-from fluoroscope.integrations.site_filter import check_passes, check_path, opened
+from fluoroscope.integrations.nvflare.reading import round_of
+from fluoroscope.integrations.nvflare.received import Received, run_of
+from fluoroscope.integrations.site_filter import check_passes, check_path, enter, opened
 
 
 class Guard(ClosedFilter):
@@ -26,9 +27,12 @@ class Guard(ClosedFilter):
     def passed(self, message: Shareable, fl_ctx: FLContext) -> Shareable:
         received = Received.of(message, fl_ctx)
         control = opened(self.policy, self.ledger)
-        decision = control.receive(received.state, run=received.run, round=received.round)
+        decision = control.receive(control.subject.whole(received.state), run=received.run, round=received.round)
         check_passes(decision)
         for reason in decision.reasons:
             self.warn(fl_ctx, f"fluoroscope lets this model pass, but: {reason}")
         received.keep(fl_ctx)
         return message
+
+    def enter(self, problem: Exception, message: object, fl_ctx: FLContext) -> None:
+        enter(problem, self.policy, self.ledger, "in", run=run_of(fl_ctx), round=round_of(message))

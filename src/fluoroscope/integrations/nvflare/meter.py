@@ -4,9 +4,9 @@ from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import Shareable
 
 from fluoroscope.integrations.nvflare.filters import ResultFilter
-from fluoroscope.integrations.nvflare.reading import holding, outgoing
-from fluoroscope.integrations.nvflare.received import needed
-from fluoroscope.integrations.site_filter import check_passes, check_path, opened
+from fluoroscope.integrations.nvflare.reading import holding, outgoing, round_of
+from fluoroscope.integrations.nvflare.received import needed, run_of
+from fluoroscope.integrations.site_filter import check_passes, check_path, enter, opened
 
 
 class Meter(ResultFilter):
@@ -26,11 +26,14 @@ class Meter(ResultFilter):
 
     def released(self, result: Shareable, fl_ctx: FLContext) -> Shareable:
         weights, received = outgoing(result), needed(fl_ctx)
-        before, after = received.state, weights.after(received.state)
         control = opened(self.policy, self.ledger)
-        out = control.release(before, after, run=received.run, round=received.round)
+        before = control.subject.whole(received.state)
+        out = control.release(before, weights.after(before), run=received.run, round=received.round)
         check_passes(out.decision)
         for reason in out.decision.reasons:
             self.warn(fl_ctx, f"fluoroscope lets this update leave, but: {reason}")
         self.log_info(fl_ctx, f"fluoroscope lets the update of round {received.round} leave.")
         return holding(result, weights.holding(out.state, before))
+
+    def enter(self, problem: Exception, message: object, fl_ctx: FLContext) -> None:
+        enter(problem, self.policy, self.ledger, "out", run=run_of(fl_ctx), round=round_of(message))

@@ -68,9 +68,12 @@ def holding(result: Shareable, arrays: dict[str, Any]) -> Shareable:
     return DXO(dxo.data_kind, arrays, dict(dxo.meta)).update_shareable(made)
 
 
-def round_of(task: Shareable) -> int:
+def round_of(message: object) -> int:
     """The round by the server's count, which starts at 0; 0 where it says none."""
-    told = task.get_header(AppConstants.CURRENT_ROUND)
+    try:
+        told = _message(message).get_header(AppConstants.CURRENT_ROUND)
+    except Refused:
+        return 0
     return told if isinstance(told, int) and told >= 0 else 0
 
 

@@ -32,11 +32,16 @@ class Received:
             Refused: it holds no model that can be looked at.
         """
         found = incoming(task)
-        return cls(tensors(found.arrays), str(fl_ctx.get_job_id()), round_of(task), _task(fl_ctx))
+        return cls(tensors(found.arrays), run_of(fl_ctx), round_of(task), _task(fl_ctx))
 
     def keep(self, fl_ctx: FLContext) -> None:
         """Private: it is not sent along. Not sticky: it is gone with the task."""
         fl_ctx.set_prop(_KEY, self, private=True, sticky=False)
+
+
+def run_of(fl_ctx: FLContext) -> str:
+    """The job's number."""
+    return str(fl_ctx.get_job_id())
 
 
 def kept(fl_ctx: FLContext) -> Received | None:

@@ -1,6 +1,7 @@
 """A defence is judged by attackers that know it: one update behind each defence, read by those that learn and by those
 that do not."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -122,17 +123,19 @@ def _leak(row: Row) -> tuple[float, float, float]:
     return row["leak"], row["leak_low"], row["leak_high"]
 
 
-def _cells(size: Size) -> list[Adaptive]:
-    return [Adaptive(name, defence, SCALE[size]) for name in ATTACKERS for defence in DEFENCES]
+def entered(name: str, title: str, claim: str, attacks: Sequence[str], defences: Sequence[tuple[Named, ...]]) -> None:
+    """Enter a study of each attack on the client behind each defence."""
+    cells = {
+        size: [Adaptive(attack, defence, scale) for attack in attacks for defence in defences]
+        for size, scale in SCALE.items()
+    }
+    enter(Study(name, title, claim, cells, drawn, parallel=True))
 
 
-enter(
-    Study(
-        "frontier/adaptive",
-        "The one-image client behind each defence, to attackers that rehearse it",
-        "A defence that stops a descent on pixels does not stop whoever simulates it on public images.",
-        {"small": _cells("small"), "paper": _cells("paper")},
-        drawn,
-        parallel=True,
-    )
+entered(
+    "frontier/adaptive",
+    "The one-image client behind each defence, to attackers that rehearse it",
+    "A defence that stops a descent on pixels does not stop whoever simulates it on public images.",
+    ATTACKERS,
+    DEFENCES,
 )

@@ -1,9 +1,8 @@
 """The filters that NVFlare and Flower ship, as they ship them: the one-image client behind each, to an attacker that
 knows it."""
 
-from fluoroscope.studies.frontier.adaptive import SCALE, Adaptive, drawn
+from fluoroscope.studies.frontier.adaptive import entered
 from fluoroscope.studies.p1.federation import Named
-from fluoroscope.studies.study import Size, Study, enter
 
 FILTERS: tuple[tuple[Named, ...], ...] = (
     (),
@@ -13,18 +12,10 @@ FILTERS: tuple[tuple[Named, ...], ...] = (
     (("local-dp", (("clip_norm", 1.0), ("sensitivity", 1.0), ("epsilon", 1.0))),),
 )
 
-
-def _cells(size: Size) -> list[Adaptive]:
-    return [Adaptive("ridge", defence, SCALE[size]) for defence in FILTERS]
-
-
-enter(
-    Study(
-        "frontier/filters",
-        "The one-image client behind the filters that NVFlare and Flower ship",
-        "Named after privacy, and set as they come: what each leaves to an attacker that simulates it.",
-        {"small": _cells("small"), "paper": _cells("paper")},
-        drawn,
-        parallel=True,
-    )
+entered(
+    "frontier/filters",
+    "The one-image client behind the filters that NVFlare and Flower ship",
+    "Named after privacy, and set as they come: what each leaves to an attacker that simulates it.",
+    ("ridge",),
+    FILTERS,
 )

@@ -29,6 +29,7 @@ class Membership:
     """The candidates of several federations, each by its own attack, pooled into one ROC."""
 
     seat: Seat
+    """Where the attacker sits: at the server, or at a client."""
     name: Attack
     privacy: str
     size: Size = "small"
