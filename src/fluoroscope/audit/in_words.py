@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from fluoroscope.audit.levels import RULES, Judged, Placed
+from fluoroscope.audit.levels import REHEARSED, RULES, SIGNIFICANT, Judged, Placed
 from fluoroscope.audit.sentence import Sentence
 from fluoroscope.findings import NO_DEFENCE, Cell, Kind
 from fluoroscope.findings.metrics import KINDS, metric
@@ -22,6 +22,8 @@ def describe(said: Sentence, kind: Kind, judged: Judged, label: str) -> Sentence
     if judged.why == "without a result":
         gave_up = "the attack gave up" if cell.status == "gave up" else cell.status
         return said.say(f"Not tested: {KINDS[kind].lower()}{_of(cell)} ({gave_up}: {_reason(cell)})")
+    if judged.why == "unchecked":
+        return _unchecked(said, judged.cell)
     _WORDS.get(kind, _any)(said, judged.cell, judged.level == "leaks")
     if "gave_up" in cell.scores:
         said.say("; the attack gave up on ").number(place, "gave_up", how=".0f").say(" of ")
@@ -34,9 +36,27 @@ _REASONS = {
     ("large", False): ". Too few were attacked to exclude a leak above the size stated below",
     ("no undefended leak", True): ". That is no more than guessing, which does not show that another attack would fail",
     ("no undefended leak", False): ". Nothing leaked without the defence either, so this does not show that it helps",
+    ("no comparison", False): ". That is no more than guessing. No update without the defence was attacked, so this "
+    "does not show that it helps",
     ("not repeated", False): ". The attack that leaks without the defence was not tried with it",
 }
 """By what the level rests on, and whether there is no defence."""
+
+
+def _unchecked(said: Sentence, placed: Placed) -> Sentence:
+    """A guess whose truth is not here: what is said is how the attack does on simulated clients."""
+    place, cell = placed
+    score, whose = REHEARSED[cell.kind], cell.settings.get("client")
+    what = "images" if cell.kind == "reconstruction" else "how many images of each class it has"
+    found, p_value = cell.scores[score], cell.scores.get("rehearsal_p_value")
+    works = (found.low or 0.0) > 0 and p_value is not None and (p_value.value or 1.0) <= SIGNIFICANT
+    if works:
+        said.say("An attack that works on simulated clients of this training (").interval(place, cell, score)
+        said.say(f"; at chance 0) made a guess about {whose}: {what}. ")
+    else:
+        said.say(f"About {whose}, an attack made a guess: {what}; on simulated clients of this training it is not ")
+        said.say("told from chance (").interval(place, cell, score).say("). ")
+    return said.say("Whether the guess is right cannot be checked here, since that site's images are not")
 
 
 def _reconstruction(said: Sentence, placed: Placed, leaks: bool) -> None:

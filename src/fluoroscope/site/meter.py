@@ -100,10 +100,10 @@ def measure(
     run: Run = run_isolated,
 ) -> Measured:
     """The same, with the guess; `on_stage` is told what is being done, `run` is how an attack is run."""
-    _check(record, own)
+    check_own(record, own)
     time_left = TimeLeft(USUAL if seconds is None else seconds)
     behind = NO_DEFENCE if defence is None else chain(defence)
-    if reason := _unreadable(record):
+    if reason := unreadable(record):
         return Measured(not_judged(f"Not judged: {reason}."))
     if public is None:
         on_stage("closed forms")
@@ -142,7 +142,8 @@ def _without_public(
     return guessed, Reading("label-counts", None, counts), ()
 
 
-def _check(record: UpdateRecord, own: PrivateBatch) -> None:
+def check_own(record: UpdateRecord, own: PrivateBatch) -> None:
+    """Refuse images that cannot be those behind the update."""
     shape, network = tuple(own.images.shape[1:]), record.network
     if shape != network.input_shape:
         raise BadInput(f"your images have the shape {shape}, and {network.name} takes {network.input_shape}.")
@@ -155,7 +156,7 @@ def _check(record: UpdateRecord, own: PrivateBatch) -> None:
         )
 
 
-def _unreadable(record: UpdateRecord) -> str:
+def unreadable(record: UpdateRecord) -> str:
     """Why nothing could be measured on this update; empty where it can."""
     if min(record.network.input_shape[1:]) < SMALLEST:
         return f"likeness is measured on images of at least {SMALLEST} pixels a side"
