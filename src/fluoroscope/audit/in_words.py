@@ -23,7 +23,7 @@ def describe(said: Sentence, kind: Kind, judged: Judged, label: str) -> Sentence
         gave_up = "the attack gave up" if cell.status == "gave up" else cell.status
         return said.say(f"Not tested: {KINDS[kind].lower()}{_of(cell)} ({gave_up}: {_reason(cell)})")
     if judged.why == "unchecked":
-        return _unchecked(said, judged.cell)
+        return unchecked(said, judged.cell)
     _WORDS.get(kind, _any)(said, judged.cell, judged.level == "leaks")
     if "gave_up" in cell.scores:
         said.say("; the attack gave up on ").number(place, "gave_up", how=".0f").say(" of ")
@@ -43,10 +43,10 @@ _REASONS = {
 """By what the level rests on, and whether there is no defence."""
 
 
-def _unchecked(said: Sentence, placed: Placed) -> Sentence:
+def unchecked(said: Sentence, placed: Placed) -> Sentence:
     """A guess whose truth is not here: what is said is how the attack does on simulated clients."""
     place, cell = placed
-    score, whose = REHEARSED[cell.kind], cell.settings.get("client")
+    score, whose = REHEARSED[cell.kind], f"{cell.settings.get('client')} in round {cell.settings.get('round')}"
     what = "images" if cell.kind == "reconstruction" else "how many images of each class it has"
     found, p_value = cell.scores[score], cell.scores.get("rehearsal_p_value")
     works = (found.low or 0.0) > 0 and p_value is not None and (p_value.value or 1.0) <= SIGNIFICANT
@@ -105,10 +105,14 @@ def _source(said: Sentence, placed: Placed, leaks: bool) -> None:
 
 
 def _label_counts(said: Sentence, placed: Placed, leaks: bool) -> None:
-    place, _ = placed
-    said.say("Of how many of a hospital's images have which label, the server's guess is off by ")
+    place, cell = placed
+    whose = cell.settings.get("client", "a hospital")
+    said.say(f"Of how many of {whose}'s images have which label, the server's guess is off by ")
     said.number(place, "error", how=".0%").say(" of the images per label; without an update it is off by ")
     said.number(place, "error_public", how=".0%")
+    if "rehearsal_gain" in cell.scores:
+        said.say(". On simulated clients in its place the guess comes nearer by ")
+        said.number(place, "rehearsal_gain", how=".0%")
 
 
 def _any(said: Sentence, placed: Placed, leaks: bool) -> None:

@@ -143,7 +143,7 @@ class Levels:
         stand = {place: self._standing(cell) for place, cell in group}
         known = [placed for placed in group if stand[placed[0]] != "unknown"]
         if not known:
-            guessed = [placed for placed in group if _is_guess(placed[1])]
+            guessed = [placed for placed in group if is_guess(placed[1])]
             if guessed:  # nobody here can say whether it is right, so it shows neither a leak nor that there is none
                 return Judged("unclear", "unchecked", guessed[0])
             return Judged("not tested", "without a result", group[0])
@@ -190,7 +190,8 @@ def _best(cells: Sequence[Placed]) -> Placed:
     return max(chosen or cells, key=lambda placed: leakage(placed[1]))
 
 
-def _is_guess(cell: Cell) -> bool:
+def is_guess(cell: Cell) -> bool:
+    """Whether an attack made a guess, beside what it reaches on simulated clients."""
     return cell.status == "done" and _score(cell, REHEARSED.get(cell.kind, "")).value is not None
 
 

@@ -42,8 +42,15 @@ class GuessedCounts:
     """Guessed, of the real client: (classes,)."""
     public: Tensor
     """Among public images: what is known without an update."""
-    clients: int
-    """That were simulated."""
+    guesses: Tensor
+    """Of the simulated clients, (clients, classes)."""
+    truth: Tensor
+    """Their own, (clients, classes)."""
+
+    @property
+    def clients(self) -> int:
+        """That were simulated."""
+        return len(self.truth)
 
     @property
     def works(self) -> bool:
@@ -113,7 +120,7 @@ def guess_label_counts(ground: Simulated, seed: int, time_left: TimeLeft) -> tup
             continue
         rng = generator(seed, "meter", "label counts", "bootstrap")
         scored = score_mixes(guesses[:-1], truth, public, torch.zeros(clients), rng)
-        tried[name] = GuessedCounts(name, scored, guesses[-1].double(), public, clients)
+        tried[name] = GuessedCounts(name, scored, guesses[-1].double(), public, guesses[:-1].double(), truth)
     if not tried:
         raise NoCounts(f"no attack on label counts could be tried: {'; '.join(left_out)}", tuple(left_out))
     return min(tried.values(), key=lambda each: each.scored.error.mean), tuple(left_out)

@@ -14,10 +14,10 @@ from fluoroscope.errors import BadInput, Misconfigured
 from fluoroscope.federation.described import described_model, described_training
 from fluoroscope.federation.settings import build_defences
 from fluoroscope.findings import NO_DEFENCE
-from fluoroscope.integrations.checkpoints import fitted
+from fluoroscope.integrations.checkpoints import record_of_states
 from fluoroscope.integrations.pairs import Updates, open_updates
 from fluoroscope.integrations.recorded import RecordedUpdate
-from fluoroscope.types import NO_CLAIM, ImageSet, PrivacyClaim
+from fluoroscope.types import NO_CLAIM, ImageSet, LocalTraining, PrivacyClaim, Sgd
 from fluoroscope.types.network import Shape
 
 RECORDED = "as recorded"
@@ -235,11 +235,11 @@ def _check_network(asked: AskedUpdates, updates: Updates) -> None:
             continue
         network = network_of(told, about)
         try:
-            before, _ = updates.load(told.round, told.client)
+            before, after = updates.load(told.round, told.client)
         except BadInput:
             continue
         try:
-            fitted(before, network)
+            record_of_states(network, before, after, LocalTraining(Sgd(1.0), images=1, batch_size=1))
         except BadInput as problem:
             raise BadInput(f"{told.client} in round {told.round}: {problem}") from problem
         return

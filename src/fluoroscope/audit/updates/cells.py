@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+import torch
 from torch import Tensor
 
 from fluoroscope.audit.cell import FoundCell
@@ -26,6 +27,7 @@ from fluoroscope.rng import generator
 from fluoroscope.scenarios.auto_attacks import AUTO
 from fluoroscope.scenarios.rehearsed import Rehearsed
 from fluoroscope.scores.intervals import Interval, bootstrap_mean
+from fluoroscope.scores.label_counts import score_mixes
 from fluoroscope.scores.null import AgainstOthers, against_others
 from fluoroscope.scores.rdlv import mean_rdlv, rdlv
 from fluoroscope.site.label_counts import GuessedCounts, guess_label_counts, shares
@@ -149,7 +151,7 @@ class RecordedLabelCounts(UpdateCell):
         ground = update.ground(seed, time_left)
         context.on_progress(0.2)
         guessed, _ = guess_label_counts(ground, seed, time_left)
-        scores = _about_own(guessed, update, ground) | scores_of(
+        scores = _about_own(guessed, update, ground, seed) | scores_of(
             self.kind,
             rehearsal_gain=guessed.scored.gain,
             rehearsal_p_value=Measured(guessed.scored.p_value, guessed.clients),
@@ -166,23 +168,26 @@ class RecordedLabelCounts(UpdateCell):
         }
 
 
-def _about_own(guessed: GuessedCounts, update: Prepared, ground: Simulated) -> dict[str, Score]:
-    """Against the truth where it is here. One client is one value: how sure it is, the simulated ones say."""
+def _about_own(guessed: GuessedCounts, update: Prepared, ground: Simulated, seed: int) -> dict[str, Score]:
+    """Against the truth where it is here.
+
+    One client gives no interval, so that the simulated ones stand beside it, as stand-ins do in an audit of a plan. A
+    guess that is no nearer than the public mix stands alone: whatever the attack can do, it did not do it here.
+    """
     if update.own is None:
         _check_training(ground)
         return scores_of("label-counts", gain=None)
     truth = shares(update.own.labels, len(guessed.public))
     error, known = (float((each - truth).abs().mean()) for each in (guessed.shares, guessed.public))
-    scores = scores_of(
-        "label-counts",
-        gain=Measured(known - error, chance=0.0),
-        error=error,
-        error_public=known,
-    )
-    if known > error:
-        return scores | scores_of("label-counts", p_value=Measured(guessed.scored.p_value, guessed.clients))
-    _check_training(ground)
-    return scores  # no nearer than the public mix: without a p-value that is no leak, whatever the attack can do
+    own = scores_of("label-counts", error=error, error_public=known)
+    if known <= error:
+        _check_training(ground)
+        return scores_of("label-counts", gain=Measured(known - error, 1, chance=0.0)) | own
+    everybody = torch.cat([guessed.guesses, guessed.shares[None]]), torch.cat([guessed.truth, truth[None]])
+    rng = generator(seed, "audit", "label counts", "bootstrap")
+    found = score_mixes(*everybody, guessed.public, torch.zeros(guessed.clients + 1), rng)
+    sure = Measured(found.p_value, guessed.clients + 1)
+    return scores_of("label-counts", gain=Measured(found.gain, chance=0.0), p_value=sure) | own
 
 
 def _check_training(ground: Simulated) -> None:

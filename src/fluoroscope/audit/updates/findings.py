@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from fluoroscope.audit.findings import found_cells, threat_in_words
-from fluoroscope.audit.levels import CHOSEN, REHEARSED, SIGNIFICANT
+from fluoroscope.audit.in_words import unchecked
+from fluoroscope.audit.levels import CHOSEN, REHEARSED, SIGNIFICANT, is_guess
 from fluoroscope.audit.sentence import Sentence
 from fluoroscope.audit.updates.asked import AskedUpdates, without_path
 from fluoroscope.audit.verdicts import Verdicts
@@ -47,6 +48,11 @@ def found_in_updates(
         verdicts=verdicts.all(),
         sizes=verdicts.sizes(),
         recommendation=_recommendation(verdicts.all()),
+        safe_to_say=tuple(
+            unchecked(Sentence(), (place, cell)).say(".").text
+            for place, cell in enumerate(cells)
+            if cell.settings["client"] not in asked.own_images and is_guess(cell)
+        ),
         not_safe_to_say=tuple(Sentence().say(words).text for words in _unsafe(asked, cells, verdicts.all())),
         cells=cells,
         left_out=tuple(f"{name}: {why}" for name, why in left_out.items()),

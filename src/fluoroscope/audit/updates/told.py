@@ -13,7 +13,7 @@ from fluoroscope.errors import BadInput, Unsupported
 from fluoroscope.federation.plan import ModelPlan, TrainingPlan
 from fluoroscope.federation.planned import planned_network, planned_training
 from fluoroscope.federation.settings import build_defences
-from fluoroscope.integrations.checkpoints import fitted, with_counters
+from fluoroscope.integrations.checkpoints import record_of_states
 from fluoroscope.integrations.pairs import open_updates
 from fluoroscope.integrations.recorded import RecordedUpdate
 from fluoroscope.scenarios.public_set import public_set
@@ -77,10 +77,8 @@ def prepare(told: Told, seed: int) -> Prepared:
     network = network_of(told, about)
     own = None if told.images is None else _own(told, network, _multi_label(told, about), seed)
     training = _training(told, about, own)
-    before, after = (fitted(state, network) for state in updates.load(told.round, told.client))
-    record = UpdateRecord.between(
-        network, with_counters(before, network), after, training, round=told.round, client=told.client
-    )
+    states = updates.load(told.round, told.client)
+    record = record_of_states(network, *states, training, round=told.round, client=told.client)
     if own is not None:
         check_own(record, own)
     named = told.classes if len(told.classes) == network.outputs else ()
