@@ -47,7 +47,7 @@ def record_of_files(
             states.append(fitted(read_state(file), network))
         except BadInput as problem:
             raise problem if str(file) in str(problem) else BadInput(f"{file}: {problem}") from problem
-    return record_of_states(network, *states, training, round=round, client=client)
+    return record_of_states(network, states[0], states[1], training, round=round, client=client)
 
 
 def record_of_states(

@@ -36,7 +36,7 @@ def found_in_updates(
     verdicts = Verdicts(asked, cells)
     return Findings(
         format=FORMAT,
-        title=f"What {len(asked.updates)} recorded updates leak",
+        title=_title(len(asked.updates)),
         seed=asked.seed,
         plan=asked.plain(),
         versions=versions(),
@@ -57,6 +57,10 @@ def found_in_updates(
         cells=cells,
         left_out=tuple(f"{name}: {why}" for name, why in left_out.items()),
     )
+
+
+def _title(updates: int) -> str:
+    return "What one recorded update leaks" if updates == 1 else f"What {updates} recorded updates leak"
 
 
 def _chosen(cell: Cell) -> Cell:
