@@ -196,6 +196,16 @@ def test_a_told_defence_is_a_setting_of_its_own_beside_none(room):
     assert asked.own == RECORDED
 
 
+def test_behind_a_told_defence_nothing_is_said_of_updates_without_one(room, tmp_path):
+    given = told(room, images={}, defences=[("pruning", {"sparsity": 0.1})])
+    audit = audit_updates(room / "updates", tmp_path, **given, seconds=30, engine=HERE)
+    (verdict,) = audit.findings.verdicts
+    assert verdict.text.text.startswith(f"With “{RECORDED}”: An attack")
+    assert {each.defence: each.level for each in verdict.levels} == {"none": "not tested", RECORDED: "unclear"}
+    assert judge(audit, []).defence == RECORDED
+    assert any(f"“{RECORDED}” helps" in text.text for text in audit.findings.not_safe_to_say)
+
+
 @pytest.mark.parametrize(
     ("changes", "error", "message"),
     [

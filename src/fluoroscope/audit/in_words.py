@@ -46,17 +46,18 @@ _REASONS = {
 def unchecked(said: Sentence, placed: Placed) -> Sentence:
     """A guess whose truth is not here: what is said is how the attack does on simulated clients."""
     place, cell = placed
-    score, whose = REHEARSED[cell.kind], f"{cell.settings.get('client')} in round {cell.settings.get('round')}"
-    what = "images" if cell.kind == "reconstruction" else "how many images of each class it has"
+    score, whose = REHEARSED[cell.kind], f"{cell.settings.get('client')} (round {cell.settings.get('round')})"
+    reconstructed = cell.kind == "reconstruction"
     found, p_value = cell.scores[score], cell.scores.get("rehearsal_p_value")
-    works = (found.low or 0.0) > 0 and p_value is not None and (p_value.value or 1.0) <= SIGNIFICANT
-    if works:
-        said.say("An attack that works on simulated clients of this training (").interval(place, cell, score)
-        said.say(f"; at chance 0) made a guess about {whose}: {what}. ")
-    else:
-        said.say(f"About {whose}, an attack made a guess: {what}; on simulated clients of this training it is not ")
-        said.say("told from chance (").interval(place, cell, score).say("). ")
-    return said.say("Whether the guess is right cannot be checked here, since that site's images are not")
+    works = (found.low or 0.0) > 0 and p_value is not None and p_value.value is not None
+    works = works and p_value is not None and (p_value.value or 0.0) <= SIGNIFICANT
+    said.say(
+        "An attack that " + ("works on" if works else "is not told from chance on") + " simulated clients of this "
+    )
+    said.say(f"training, with a {'leak' if reconstructed else 'gain'} of ").interval(place, cell, score)
+    said.say(", where chance gives 0, guessed ")
+    said.say(f"images of {whose}" if reconstructed else f"how many images of each class {whose} has").say(". ")
+    return said.say("Whether the guess is right cannot be checked here, since that site's images are not here")
 
 
 def _reconstruction(said: Sentence, placed: Placed, leaks: bool) -> None:

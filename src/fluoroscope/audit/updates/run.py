@@ -63,10 +63,10 @@ def audit_updates(
         Misconfigured: a site, a setting or a defence is not known.
 
     Example:
-        >>> import tempfile
-        >>> audit_updates(tempfile.mkdtemp(prefix="none"), "out", public="phantom/chest")
+        >>> import fluoroscope as fl
+        >>> fl.audit_updates("nowhere", "out", public="phantom/chest")
         Traceback (most recent call last):
-        fluoroscope.errors.BadInput: ... holds no update: ...
+        fluoroscope.errors.BadInput: there is no folder nowhere: give one that an integration recorded updates in.
     """
     asked = asked_updates(
         Path(folder),
