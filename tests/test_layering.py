@@ -44,7 +44,9 @@ ALLOWED = {
     "cells": FOUNDATION,
     "report": FOUNDATION,
     "calibration": CORE | {"report.figures", "scenarios", "cells"},
-    "audit": CORE | {"scenarios", "cells"},
+    # Recorded updates are read with what records them, and attacked as a site's meter attacks its own.
+    "audit": CORE
+    | {"scenarios", "cells", "site", "integrations.recorded", "integrations.pairs", "integrations.checkpoints"},
     "studies": CORE | {"report", "scenarios", "cells"},
     "site": CORE | {"scenarios"},
     "integrations": CORE | {"scenarios", "site"},

@@ -1,6 +1,7 @@
 """The public names and where each is made; `__init__.py` reads this file. Adding a name is adding a line."""
 
 from fluoroscope.audit.run import audit as audit
+from fluoroscope.audit.updates.run import audit_updates as audit_updates
 from fluoroscope.defences.chain import chain as chain
 from fluoroscope.defences.clip_and_noise import ClipAndNoise as ClipAndNoise
 from fluoroscope.defences.dp_sgd import DpSgd as DpSgd

@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 
 from fluoroscope.attacks import ATTACKS
-from fluoroscope.cli.meter_inputs import normalisation
+from fluoroscope.cli.training_options import normalisation
 from fluoroscope.data import Request, load
 from fluoroscope.errors import Misconfigured
 from fluoroscope.site import trials

@@ -1,4 +1,4 @@
-"""What the cells of an audit have in common: a federation under a setting."""
+"""What the cells of an audit have in common; those of a plan, a federation under a setting."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -13,23 +13,18 @@ from fluoroscope.findings import Kind
 
 
 @dataclass(frozen=True)
-class AuditCell(ABC):
-    """One thing to try."""
+class FoundCell(ABC):
+    """One thing to try: what findings ask of it."""
 
     kind: ClassVar[Kind]
     threat: ClassVar[str | None] = None
     label: str
     """Of the defences."""
-    plan: str
-    """Of the federation, as JSON: a cell is plain values."""
 
     @property
-    def federation(self) -> Plan:
-        return Plan.model_validate_json(self.plan)
-
-    @property
+    @abstractmethod
     def data(self) -> str:
-        return "\n".join(self.federation.data.sources)
+        """The sources of its images, one per line."""
 
     @property
     def attack(self) -> object:
@@ -50,6 +45,22 @@ class AuditCell(ABC):
         said = {name: value for name, value in self.settings.items() if name != "clients"}  # too many for a name
         parts = [self.kind, self.label, *(f"{value}" for value in said.values() if value is not None)]
         return "-".join("".join(c if c.isalnum() else "-" for c in part.lower()).strip("-") for part in parts)
+
+
+@dataclass(frozen=True)
+class AuditCell(FoundCell):
+    """One thing to try on a planned federation."""
+
+    plan: str
+    """Of the federation, as JSON: a cell is plain values."""
+
+    @property
+    def federation(self) -> Plan:
+        return Plan.model_validate_json(self.plan)
+
+    @property
+    def data(self) -> str:
+        return "\n".join(self.federation.data.sources)
 
 
 def trained(plan: Plan, folder: Path) -> RecordStore:

@@ -43,7 +43,7 @@ class Played:
         if self.rehearsal is None:
             return ()
         roles = dict(zip(self.rehearsal.chosen, _ROLES, strict=False))
-        found = [_row(row, roles.get(row.name), self.alone.get(row.name), score) for row in self.rehearsal.rows]
+        found = [rehearsed_row(row, roles.get(row.name), self._played(row.name, score)) for row in self.rehearsal.rows]
         asked = {row.name for row in self.rehearsal.rows}
         left_out = {**dict.fromkeys(candidates(), "the plan does not name it"), **LEFT_OUT}
         return (
@@ -54,6 +54,11 @@ class Played:
                 if name not in asked
             ),
         )
+
+    def _played(self, name: str, score: ScoreGuesses) -> Interval | None:
+        guesses = self.alone.get(name)
+        found = None if guesses is None else score(guesses)
+        return None if found is None else found.leak
 
 
 def attacks_of(name: str, among: Sequence[str] = ()) -> Attacks:
@@ -112,13 +117,8 @@ def _nothing(seen: Observation, why: str) -> Reconstruction:
     return Reconstruction(seen.public_mean[None].clone(), None, math.inf, nothing=why)
 
 
-def _row(
-    row: Rehearsed,
-    role: Role | None,
-    guesses: list[Reconstruction] | None,
-    score: ScoreGuesses,
-) -> RehearsedAttack:
-    played = None if guesses is None else score(guesses)
+def rehearsed_row(row: Rehearsed, role: Role | None, played: Interval | None) -> RehearsedAttack:
+    """One attack as findings list it; `played` is its leak on the real victims."""
     return RehearsedAttack(
         attack=row.name,
         applies=row.applies,
@@ -127,7 +127,7 @@ def _row(
         leak=_score(row.leak),
         told_apart=_score(row.told_apart, row.chance),
         p_value=row.p_value,
-        played=None if played is None else _score(played.leak),
+        played=_score(played),
     )
 
 

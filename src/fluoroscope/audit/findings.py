@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from fluoroscope.audit.cell import AuditCell
+from fluoroscope.audit.cell import AuditCell, FoundCell
 from fluoroscope.audit.claim import contradicted
 from fluoroscope.audit.gallery import write_gallery
 from fluoroscope.audit.kept import finding_of
@@ -21,10 +21,7 @@ def assembled(
     plan: AuditPlan, cells: Sequence[AuditCell], outcomes: Mapping[str, Outcome], left_out: Mapping[str, str], out: Path
 ) -> Findings:
     """What findings.json will hold; the gallery's images are written beside it."""
-    found = {name: finding_of(outcome.result) for name, outcome in outcomes.items()}
-    for name, finding in found.items():
-        write_gallery(finding.gallery, outcomes[name].result.images, out)
-    made = tuple(_cell(cell, found.get(cell.id), outcomes.get(cell.id), left_out.get(cell.id)) for cell in cells)
+    made, found = found_cells(cells, outcomes, left_out, out)
     claims = {cell.label: found[cell.id].claim for cell in cells if cell.id in found and found[cell.id].claim}
     claims |= contradicted(made)
     verdicts = Verdicts(plan, made)
@@ -44,7 +41,7 @@ def assembled(
             )
             for label, parts in plan.labels.items()
         ),
-        threats=tuple(_threat(name) for name in plan.audit.threats),
+        threats=tuple(threat_in_words(name) for name in plan.audit.threats),
         verdicts=verdicts.all(),
         sizes=verdicts.sizes(),
         recommendation=verdicts.recommendation(),
@@ -55,7 +52,18 @@ def assembled(
     )
 
 
-def _cell(cell: AuditCell, finding: Finding | None, outcome: Outcome | None, left_out: str | None) -> Cell:
+def found_cells(
+    cells: Sequence[FoundCell], outcomes: Mapping[str, Outcome], left_out: Mapping[str, str], out: Path
+) -> tuple[tuple[Cell, ...], dict[str, Finding]]:
+    """Every cell as findings hold it, and what those found that have a result; the gallery is written to `out`."""
+    found = {name: finding_of(outcome.result) for name, outcome in outcomes.items()}
+    for name, finding in found.items():
+        write_gallery(finding.gallery, outcomes[name].result.images, out)
+    made = (_cell(cell, found.get(cell.id), outcomes.get(cell.id), left_out.get(cell.id)) for cell in cells)
+    return tuple(made), found
+
+
+def _cell(cell: FoundCell, finding: Finding | None, outcome: Outcome | None, left_out: str | None) -> Cell:
     found = finding or Finding()
     made = Cell(
         id=cell.id,
@@ -102,7 +110,8 @@ def _data(plan: AuditPlan) -> Data:
     )
 
 
-def _threat(name: str) -> Threat:
+def threat_in_words(name: str) -> Threat:
+    """Who attacks, as the page introduces them."""
     words = THREATS_IN_WORDS[name]
     return Threat(
         name=name,

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from fluoroscope.audit.levels import RULES, Judged, Placed
+from fluoroscope.audit.levels import REHEARSED, RULES, SIGNIFICANT, Judged, Placed
 from fluoroscope.audit.sentence import Sentence
 from fluoroscope.findings import NO_DEFENCE, Cell, Kind
 from fluoroscope.findings.metrics import KINDS, metric
@@ -22,6 +22,8 @@ def describe(said: Sentence, kind: Kind, judged: Judged, label: str) -> Sentence
     if judged.why == "without a result":
         gave_up = "the attack gave up" if cell.status == "gave up" else cell.status
         return said.say(f"Not tested: {KINDS[kind].lower()}{_of(cell)} ({gave_up}: {_reason(cell)})")
+    if judged.why == "unchecked":
+        return unchecked(said, judged.cell)
     _WORDS.get(kind, _any)(said, judged.cell, judged.level == "leaks")
     if "gave_up" in cell.scores:
         said.say("; the attack gave up on ").number(place, "gave_up", how=".0f").say(" of ")
@@ -34,9 +36,28 @@ _REASONS = {
     ("large", False): ". Too few were attacked to exclude a leak above the size stated below",
     ("no undefended leak", True): ". That is no more than guessing, which does not show that another attack would fail",
     ("no undefended leak", False): ". Nothing leaked without the defence either, so this does not show that it helps",
+    ("no comparison", False): ". That is no more than guessing. No update without the defence was attacked, so this "
+    "does not show that it helps",
     ("not repeated", False): ". The attack that leaks without the defence was not tried with it",
 }
 """By what the level rests on, and whether there is no defence."""
+
+
+def unchecked(said: Sentence, placed: Placed) -> Sentence:
+    """A guess whose truth is not here: what is said is how the attack does on simulated clients."""
+    place, cell = placed
+    score, whose = REHEARSED[cell.kind], f"{cell.settings.get('client')} (round {cell.settings.get('round')})"
+    reconstructed = cell.kind == "reconstruction"
+    found, p_value = cell.scores[score], cell.scores.get("rehearsal_p_value")
+    works = (found.low or 0.0) > 0 and p_value is not None and p_value.value is not None
+    works = works and p_value is not None and (p_value.value or 0.0) <= SIGNIFICANT
+    said.say(
+        "An attack that " + ("works on" if works else "is not told from chance on") + " simulated clients of this "
+    )
+    said.say(f"training, with a {'leak' if reconstructed else 'gain'} of ").interval(place, cell, score)
+    said.say(", where chance gives 0, guessed ")
+    said.say(f"images of {whose}" if reconstructed else f"how many images of each class {whose} has").say(". ")
+    return said.say("Whether the guess is right cannot be checked here, since that site's images are not here")
 
 
 def _reconstruction(said: Sentence, placed: Placed, leaks: bool) -> None:
@@ -85,10 +106,14 @@ def _source(said: Sentence, placed: Placed, leaks: bool) -> None:
 
 
 def _label_counts(said: Sentence, placed: Placed, leaks: bool) -> None:
-    place, _ = placed
-    said.say("Of how many of a hospital's images have which label, the server's guess is off by ")
+    place, cell = placed
+    whose = cell.settings.get("client", "a hospital")
+    said.say(f"Of how many of {whose}'s images have which label, the server's guess is off by ")
     said.number(place, "error", how=".0%").say(" of the images per label; without an update it is off by ")
     said.number(place, "error_public", how=".0%")
+    if "rehearsal_gain" in cell.scores:
+        said.say(". On simulated clients in its place the guess comes nearer by ")
+        said.number(place, "rehearsal_gain", how=".0%")
 
 
 def _any(said: Sentence, placed: Placed, leaks: bool) -> None:

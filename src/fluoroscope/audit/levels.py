@@ -13,6 +13,8 @@ from fluoroscope.findings import NO_DEFENCE, Cell, Kind, Level, Score, Size
 from fluoroscope.findings.metrics import metric_of
 
 SIGNIFICANT = 0.05
+REHEARSED = {"reconstruction": "rehearsal_leak", "label-counts": "rehearsal_gain"}
+"""By kind, what an attack reached on simulated clients, where a guess about the real one cannot be checked."""
 CHOSEN = "chosen"
 """The setting `rehearsed` of the cell whose attack the attacker chose by rehearsal."""
 Placed = tuple[int, Cell]
@@ -80,7 +82,9 @@ def leakage(cell: Cell) -> float:
     return -math.inf if score.value is None else metric_of(cell.kind, name, score).leak(score.value)
 
 
-Why = Literal["above", "small", "large", "no undefended leak", "not repeated", "without a result"]
+Why = Literal[
+    "above", "small", "large", "no undefended leak", "no comparison", "not repeated", "unchecked", "without a result"
+]
 """What a level rests on."""
 
 
@@ -139,6 +143,9 @@ class Levels:
         stand = {place: self._standing(cell) for place, cell in group}
         known = [placed for placed in group if stand[placed[0]] != "unknown"]
         if not known:
+            guessed = [placed for placed in group if is_guess(placed[1])]
+            if guessed:  # nobody here can say whether it is right, so it shows neither a leak nor that there is none
+                return Judged("unclear", "unchecked", guessed[0])
             return Judged("not tested", "without a result", group[0])
         above = [placed for placed in known if stand[placed[0]] == "above"]
         if above:
@@ -146,6 +153,8 @@ class Levels:
         best = _best(known)
         if label == NO_DEFENCE:
             return Judged("unclear", "no undefended leak", best)
+        if not any(True for _ in self._cells(best[1].threat, best[1].kind, NO_DEFENCE)):
+            return Judged("unclear", "no comparison", best)
         leaking = self._leaking(group[0][1])
         if not leaking:
             return Judged("unclear", "no undefended leak", best)
@@ -179,6 +188,11 @@ def _best(cells: Sequence[Placed]) -> Placed:
     """The attack that the attacker chose by rehearsal; where none was rehearsed, the one that got most."""
     chosen = [placed for placed in cells if placed[1].settings.get("rehearsed") == CHOSEN]
     return max(chosen or cells, key=lambda placed: leakage(placed[1]))
+
+
+def is_guess(cell: Cell) -> bool:
+    """Whether an attack made a guess, beside what it reaches on simulated clients."""
+    return cell.status == "done" and _score(cell, REHEARSED.get(cell.kind, "")).value is not None
 
 
 def _victim(cell: Cell) -> tuple[str, ...]:

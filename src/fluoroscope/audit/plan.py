@@ -106,6 +106,19 @@ class AuditPlan(Plan):
         return {NO_DEFENCE: (), **own, **{each.label: each.defence for each in self.audit.compare}}
 
     @property
+    def threats(self) -> tuple[Threat, ...]:
+        return self.audit.threats
+
+    @property
+    def own(self) -> str | None:
+        """The setting with the plan's own defences; None where it has none."""
+        return PLANNED if self.defence else None
+
+    @property
+    def synthetic(self) -> bool:
+        return self.task.images.synthetic
+
+    @property
     def attacked_rounds(self) -> tuple[int, ...]:
         """The last first: by then a model knows most of whom it was trained on."""
         return tuple(sorted(set(self.audit.rounds or (1, self.rounds)), reverse=True))

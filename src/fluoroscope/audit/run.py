@@ -19,7 +19,7 @@ from fluoroscope.audit.schedule import cells_of
 from fluoroscope.cells import LOCAL, CellStore, Engine, Local, Outcome, Result, key, run_cells
 from fluoroscope.cells.local import cores
 from fluoroscope.federation.plan import parse_plan_as
-from fluoroscope.findings import Audit, Timing, document_of
+from fluoroscope.findings import Audit, Findings, Timing, document_of
 
 OnProgress = Callable[[float, int, str], None]
 
@@ -128,12 +128,18 @@ def audit(
         if cell.id not in outcomes
     }
     findings = assembled(plan, what.cells, outcomes, left_out, out)
+    seconds = {name: outcome.seconds for name, outcome in outcomes.items()}
+    return written(findings, seconds, time.monotonic() - began, plan.audit.budget_minutes, out)
+
+
+def written(findings: Findings, seconds: dict[str, float], total: float, budget_minutes: float, out: Path) -> Audit:
+    """The files of an audit, written."""
     document = document_of(findings)
     timing = Timing(
-        seconds={name: outcome.seconds for name, outcome in outcomes.items()},
-        total=time.monotonic() - began,
+        seconds=seconds,
+        total=total,
         machine=f"{cores()} cores, {platform.machine()}, {platform.system()}",
-        budget_minutes=plan.audit.budget_minutes,
+        budget_minutes=budget_minutes,
     )
     write_text(out / "timing.json", strict_json.dumps(timing.model_dump()))
     write_text(out / "findings.json", strict_json.dumps(document))

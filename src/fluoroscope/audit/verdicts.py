@@ -1,13 +1,13 @@
 """What the findings say, in sentences whose numbers point to findings."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol
 
 from fluoroscope.audit.claim import contradicted, contradictions, supported
 from fluoroscope.audit.in_words import describe
 from fluoroscope.audit.levels import RULES, Levels, Placed
-from fluoroscope.audit.plan import PLANNED, AuditPlan
 from fluoroscope.audit.sentence import Sentence
 from fluoroscope.findings import (
     GUARD,
@@ -28,11 +28,33 @@ _CRAFTED = "malicious-server"
 """Its model is stopped at the clients' door, whatever the setting."""
 
 
+class Audited(Protocol):
+    """What verdicts ask of whatever was audited: a planned federation, or updates that were recorded."""
+
+    @property
+    def threats(self) -> Sequence[str]: ...
+
+    @property
+    def labels(self) -> Mapping[str, Sequence[object]]:
+        """The settings with the parts of their defences; `none` first."""
+        ...
+
+    @property
+    def own(self) -> str | None:
+        """The setting that the federation itself has; None: it has no defence."""
+        ...
+
+    @property
+    def synthetic(self) -> bool:
+        """Whether the images are nobody's."""
+        ...
+
+
 @dataclass(frozen=True)
 class Verdicts:
     """One for each threat, and what follows from them together."""
 
-    plan: AuditPlan
+    plan: Audited
     cells: Sequence[Cell]
 
     def all(self) -> tuple[Verdict, ...]:
@@ -42,8 +64,7 @@ class Verdicts:
     @cached_property
     def _all(self) -> tuple[Verdict, ...]:
         return tuple(
-            self._malicious_server() if threat == _CRAFTED else self._stoppable(threat)
-            for threat in self.plan.audit.threats
+            self._malicious_server() if threat == _CRAFTED else self._stoppable(threat) for threat in self.plan.threats
         )
 
     def sizes(self) -> tuple[Size, ...]:
@@ -53,7 +74,7 @@ class Verdicts:
 
     def recommendation(self) -> Recommendation:
         """The setting that is shown to stop whatever leaks without it, at the least cost."""
-        bare = {threat: self._level(threat, NO_DEFENCE) for threat in self.plan.audit.threats if threat != _CRAFTED}
+        bare = {threat: self._level(threat, NO_DEFENCE) for threat in self.plan.threats if threat != _CRAFTED}
         leaking = [threat for threat, level in bare.items() if level == "leaks"]
         crafted = next((each for each in self.all() if each.threat == _CRAFTED), None)
         taken = crafted is not None and crafted.level == "leaks"
@@ -107,7 +128,7 @@ class Verdicts:
         if noisy:
             named = ", ".join(f"“{label}”" for label in noisy)
             words.append(f"That {named} would be differential privacy: no epsilon is counted.")
-        if self.plan.task.images.synthetic:
+        if self.plan.synthetic:
             words.append("That patients' images would leak alike: these are phantoms.")
         return (*contradictions(self.cells), *(Sentence().say(each).text for each in words))
 
@@ -115,12 +136,15 @@ class Verdicts:
 
     def _stoppable(self, threat: str) -> Verdict:
         """A threat whose attacks a setting may stop."""
-        said = self._described(threat, NO_DEFENCE)
+        compared = any(cell.threat == threat and cell.defence == NO_DEFENCE for cell in self.cells)
+        own = self.plan.own
+        said = self._described(threat, NO_DEFENCE) if compared or own is None else Sentence()
         leaks = self._level(threat, NO_DEFENCE) == "leaks"
         stop = self._cheapest(threat) if leaks else None
-        own = PLANNED if PLANNED in self.plan.labels else None
         for label in dict.fromkeys(each for each in (own, stop) if each):
-            self._price(self._described(threat, label, said.say(f". With “{label}”: ")), label)
+            self._price(
+                self._described(threat, label, said.say(f"{'. ' if said.text.text else ''}With “{label}”: ")), label
+            )
         if leaks and not stop and len(self.plan.labels) > 1:
             said.say(". No setting that was tried is shown to stop it")
         return Verdict(

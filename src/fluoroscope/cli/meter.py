@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fluoroscope.cli import console, options
+from fluoroscope.cli import training_options as told
 from fluoroscope.errors import Misconfigured
 
 if TYPE_CHECKING:
@@ -32,34 +33,20 @@ def add_to(app: typer.Typer) -> None:
         public: Annotated[
             str | None, typer.Option(help="Public images of the same kind: what an attacker would learn from.")
         ] = None,
-        model_argument: Annotated[
-            list[str] | None, typer.Option(help="What the function is called with: classes=2. Repeatable.")
-        ] = None,
-        size: Annotated[int | None, typer.Option(help="Pixels that images are brought to. [default: theirs]")] = None,
-        classes: Annotated[
-            str | None,
-            typer.Option(help="All classes in the order of the outputs: normal,pneumonia. [default: sorted by name]"),
-        ] = None,
-        optimiser: Annotated[
-            str | None, typer.Option("--optimiser", "--optimizer", help="sgd, adam, adamw or gradient. [default: sgd]")
-        ] = None,
-        lr: Annotated[float | None, typer.Option(help="The learning rate. [default: 0.01]")] = None,
-        momentum: Annotated[float | None, typer.Option(help="Of sgd.")] = None,
-        weight_decay: Annotated[float | None, typer.Option(help="[default: 0; adamw: 0.01]")] = None,
-        epochs: Annotated[int | None, typer.Option(help="In the round. [default: 1]")] = None,
-        steps: Annotated[int | None, typer.Option(help="In the place of epochs.")] = None,
-        batch_size: Annotated[int | None, typer.Option(help="[default: 8]")] = None,
-        normalise: Annotated[
-            str | None, typer.Option("--normalise", "--normalize", help="mean,std of pixels in [0, 1]: .48,.24")
-        ] = None,
-        loss: Annotated[str | None, typer.Option(help="cross-entropy, multi-label or package.module:function.")] = None,
-        training: Annotated[
-            list[str] | None, typer.Option(help="Any other key of a plan's [training]: clip_norm=1.0. Repeatable.")
-        ] = None,
-        defence: Annotated[
-            list[str] | None,
-            typer.Option(help="What stood before the update: NAME:key=value,key=value. Repeatable, in its order."),
-        ] = None,
+        model_argument: told.ModelArguments = None,
+        size: told.Size = None,
+        classes: told.Classes = None,
+        optimiser: told.Optimiser = None,
+        lr: told.Lr = None,
+        momentum: told.Momentum = None,
+        weight_decay: told.WeightDecay = None,
+        epochs: told.Epochs = None,
+        steps: told.Steps = None,
+        batch_size: told.BatchSize = None,
+        normalise: told.Normalise = None,
+        loss: told.Loss = None,
+        training: told.Training = None,
+        defence: told.Defences = None,
         policy: Annotated[Path | None, typer.Option(help="Your appetite.toml: it decides, and the exit code.")] = None,
         epsilon: Annotated[
             float | None, typer.Option(help="For --policy: the epsilon that is spent when this update is sent.")
@@ -82,13 +69,12 @@ def add_to(app: typer.Typer) -> None:
         Numbers only, unless --show-images is given. Your images stay in this process; attacks run in another.
         """
         # torch takes seconds to import: `--help` should not wait for it.
-        from fluoroscope.cli.meter_inputs import normalisation, read_inputs
+        from fluoroscope.cli.meter_inputs import read_inputs
         from fluoroscope.site.decision import EXIT_CODES
         from fluoroscope.site.meter import Measuring, measure
 
         options.use("cpu", threads)
-        said = options.parsed(training or [])
-        given: dict[str, Any] = {
+        given = {
             "optimiser": optimiser,
             "lr": lr,
             "momentum": momentum,
@@ -97,10 +83,8 @@ def add_to(app: typer.Typer) -> None:
             "steps": steps,
             "batch_size": batch_size,
             "loss": loss,
-            "normalisation": None if normalise is None else normalisation(normalise),
         }
-        if twice := [key for key, value in given.items() if value is not None and key in said]:
-            raise Misconfigured(f"{twice[0]} is given twice: as an option of its own, and with --training.")
+        trained = told.told_training(given, normalise, training)
         if epsilon is not None and policy is None:
             raise Misconfigured("--epsilon is for --policy, which alone has a limit for it.")
         decider = None if policy is None else _policy(policy)  # a bad policy is named before anything is measured
@@ -113,7 +97,7 @@ def add_to(app: typer.Typer) -> None:
             public,
             size,
             classes,
-            {**given, **said},
+            trained,
             defence or [],
             seed or 0,
         )

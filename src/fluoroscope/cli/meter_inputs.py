@@ -7,15 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from fluoroscope.cli.options import parsed
+from fluoroscope.cli.training_options import named_defence
 from fluoroscope.data import Request, load
 from fluoroscope.data.classes import in_classes
 from fluoroscope.data.multi_label import with_findings
 from fluoroscope.defences import Chain
 from fluoroscope.errors import BadInput, Misconfigured
-from fluoroscope.federation.plan import ModelPlan, TrainingPlan
+from fluoroscope.federation.described import described_model, described_training
 from fluoroscope.federation.planned import planned_network, planned_training
 from fluoroscope.federation.settings import build_defences
 from fluoroscope.integrations.checkpoints import record_of_files
@@ -48,14 +47,14 @@ def read_inputs(
 ) -> Inputs:
     """Read all files; the first thing that is wrong is named."""
     importable_here()
-    settings = _training(training)
+    settings = described_training(training)
     own = load(images, Request(size, seed=seed))
     if not len(own):
         raise BadInput(f"there is no image in {images}.")
     own = with_findings(own) if settings.loss == "multi-label" else own
     names = _class_names(own, public, classes, settings.loss == "multi-label", seed)
     own = in_classes(own, names)
-    described = _model(model, parsed(list(arguments)))
+    described = described_model(model, parsed(list(arguments)))
     try:
         network = planned_network(described, own.shape, names, own.name)
     except Misconfigured as problem:
@@ -65,7 +64,7 @@ def read_inputs(
         local.normalisation.check_channels(own.channels)
     record = record_of_files(network, before, after, local)
     others = None if public is None else public_set(public, network, local, seed, names)
-    return Inputs(record, own, others, build_defences([_defence(each) for each in defences]))
+    return Inputs(record, own, others, build_defences([named_defence(each) for each in defences]))
 
 
 def importable_here() -> None:
@@ -73,20 +72,6 @@ def importable_here() -> None:
     here = os.getcwd()
     if here not in sys.path:
         sys.path.insert(0, here)
-
-
-def normalisation(said: str) -> dict[str, tuple[float, ...]]:
-    """`mean,std` of one channel, or of several all means and then all deviations: `.48,.24`."""
-    try:
-        values = tuple(float(part) for part in said.split(","))
-    except ValueError:
-        values = ()
-    if not values or len(values) % 2:
-        raise Misconfigured(
-            f"--normalise takes mean,std such as .48,.24 (of RGB three means, three stds), not {said!r}."
-        )
-    half = len(values) // 2
-    return {"mean": values[:half], "std": values[half:]}
 
 
 def _class_names(own: ImageSet, public: str | None, classes: str | None, multi_label: bool, seed: int) -> list[str]:
@@ -97,31 +82,3 @@ def _class_names(own: ImageSet, public: str | None, classes: str | None, multi_l
         return list(own.classes)
     found = load(public, Request(own.size, seed=seed))
     return sorted({*own.classes, *(with_findings(found) if multi_label else found).classes})
-
-
-def _model(name: str, arguments: dict[str, Any]) -> ModelPlan:
-    if ":" in name:
-        return ModelPlan(factory=name, arguments=arguments)
-    if arguments:
-        raise Misconfigured(f"--model-argument is for a network of your own, package:function, and {name!r} is none.")
-    return ModelPlan(name=name)
-
-
-def _training(said: Mapping[str, Any]) -> TrainingPlan:
-    try:
-        return TrainingPlan.model_validate({key: value for key, value in said.items() if value is not None})
-    except ValidationError as problem:
-        first = problem.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        if first["type"] == "value_error":
-            raise Misconfigured(f"{first['msg'].removeprefix('Value error, ')}.") from problem
-        if first["type"] == "extra_forbidden":
-            known = ", ".join(TrainingPlan.model_fields)
-            raise Misconfigured(f"a training has no setting {where!r}; it has {known}.") from problem
-        raise Misconfigured(f"training: {where}: {first['msg']}, not {first['input']!r}.") from problem
-
-
-def _defence(said: str) -> tuple[str, dict[str, Any]]:
-    """`name:key=value,key=value`."""
-    name, _, settings = said.partition(":")
-    return name, parsed([each for each in settings.split(",") if each])

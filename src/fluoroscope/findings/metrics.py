@@ -80,6 +80,14 @@ METRICS = (
            "clients, such an image is the nearest to some reconstruction", ("reconstruction",), True),
     Metric("recognised", "Recognised", "attacked images that a reconstruction points to", ("reconstruction",), True,
            ".0f"),
+    Metric("rehearsal_leak", "Leak in rehearsal", "leak of the same attack on simulated clients of this training: what "
+           "can be said of a guess whose truth is not here", ("reconstruction",), None),
+    Metric("rehearsal_told_apart", "Told apart in rehearsal", "share of the simulated clients' reconstructions that "
+           "are told apart", ("reconstruction",), None),
+    Metric("rehearsal_p_value", "p-value in rehearsal", "how often chance does as well on the simulated clients",
+           ("reconstruction", "label-counts"), None),
+    Metric("rehearsal_gain", "Gain in rehearsal", "gain of the same attack on simulated clients of this training: what "
+           "can be said of a guess whose truth is not here", ("label-counts",), None),
     Metric("images", "Images", "images attacked", ("reconstruction", "crafted-model"), None, ".0f"),
     Metric("accuracy", "Accuracy", "share of test images that the model classifies rightly", ("federation",), None),
     Metric("accuracy", "Accuracy", "share of cases that the attacker tells rightly", ("membership", "source"), True,

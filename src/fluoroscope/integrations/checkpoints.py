@@ -45,9 +45,19 @@ def record_of_files(
             states.append(fitted(read_state(file), network))
         except BadInput as problem:
             raise problem if str(file) in str(problem) else BadInput(f"{file}: {problem}") from problem
-    return UpdateRecord.between(
-        network, with_counters(states[0], network), states[1], training, round=round, client=client
-    )
+    return record_of_states(network, states[0], states[1], training, round=round, client=client)
+
+
+def record_of_states(
+    network: Network, before: Arrays, after: Arrays, training: LocalTraining, *, round: int = 1, client: str = "client"
+) -> UpdateRecord:
+    """The update between two state dicts as somebody's framework writes them.
+
+    Raises:
+        BadInput: their arrays are not the network's.
+    """
+    sent = with_counters(fitted(before, network), network)
+    return UpdateRecord.between(network, sent, fitted(after, network), training, round=round, client=client)
 
 
 def fitted(state: Arrays, network: Network) -> dict[str, Tensor]:

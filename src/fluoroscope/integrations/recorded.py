@@ -128,7 +128,7 @@ class RecordedUpdates:
 
     def about(self, round: int, client: str) -> RecordedUpdate:
         """What is known of an update beside its arrays."""
-        path = self._round(round) / _folder_name(client) / "update.json"
+        path = self.place(round, client) / "update.json"
         try:
             return TypeAdapter(RecordedUpdate).validate_json(path.read_bytes())
         except FileNotFoundError as problem:
@@ -140,8 +140,12 @@ class RecordedUpdates:
     def load(self, round: int, client: str) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """The model that the client was sent, and what it sent back."""
         about = self.about(round, client)
-        after = self._round(round) / _folder_name(client) / "after.safetensors"
+        after = self.place(round, client) / "after.safetensors"
         return _tensors(self._model(about.before), about.before), _tensors(after, about.after)
+
+    def place(self, round: int, client: str) -> Path:
+        """The folder of one update."""
+        return self._round(round) / _folder_name(client)
 
     def _keep_model(self, checksum: str, content: bytes) -> None:
         path = self._model(checksum)

@@ -97,7 +97,8 @@ def judge(audit: Audit, limits: Sequence[Limit], defence: str | None = None, all
     Args:
         audit: as `read_findings` gives it.
         limits: each is held against every finding of the setting that measures it.
-        defence: the setting; default: the recommended one, else none.
+        defence: the setting; default: the recommended one, else none; of updates that were recorded behind a defence,
+            theirs.
         allow: levels that may pass beside `holds`, such as "unclear", or of one threat: "curious-client=unclear".
     """
     for limit in limits:
@@ -107,7 +108,7 @@ def judge(audit: Audit, limits: Sequence[Limit], defence: str | None = None, all
                 f"{limit} is not a limit: no cell measures a {limit.metric!r} of which {side} is worse."
             )
     findings = audit.findings
-    label = defence or findings.recommendation.defence or NO_DEFENCE
+    label = defence or findings.recommendation.defence or _attacked(findings)
     known = [each.label for each in findings.defences]
     if label not in known:
         near = get_close_matches(label, known, 1)
@@ -119,6 +120,12 @@ def judge(audit: Audit, limits: Sequence[Limit], defence: str | None = None, all
         tuple(judgement for limit in limits for judgement in _judged(findings, limit, label)),
         tuple(_level(findings, place, label, allowed) for place in range(len(findings.verdicts))),
     )
+
+
+def _attacked(findings: Findings) -> str:
+    """None; where nothing was attacked without a defence, the setting under which something was."""
+    labels = list(dict.fromkeys(cell.defence for cell in findings.cells))
+    return NO_DEFENCE if NO_DEFENCE in labels or len(labels) != 1 else labels[0]
 
 
 def _allowed(text: str, threats: Sequence[str]) -> tuple[str | None, str]:

@@ -12,7 +12,7 @@ from fluoroscope.report.view import PLACES, View
 _COLUMNS = ["Attack", "Leak in the rehearsal", "Told apart", "p-value", "Played", "Leak on the victims", "Remark"]
 _TEXT = (
     "The attacker tried every attack on clients that it simulated from public images, with the client's training and "
-    "defence, and played the best and the runner-up. Leak: RDLV beyond that of other patients' images."
+    "defence, and played those that the column “Played” names. Leak: RDLV beyond that of other patients' images."
 )
 
 

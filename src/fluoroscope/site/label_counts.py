@@ -1,6 +1,6 @@
 """How many images of each class a server reads from an update, against what the public mix would have told it."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -28,6 +28,34 @@ _SIMULATIONS = (16, 64)
 _LEARNING, _TIMES = 128, 8
 """Public images that are learned from: so many, or so many times the client's. More take longer and tell no more."""
 _SURE = 0.05
+_SEVERAL = "the label counts are of one class per image, and these images have several findings each"
+
+
+@dataclass(frozen=True, eq=False)
+class GuessedCounts:
+    """A server's guess of one client's class mix, and how its attack does on simulated clients."""
+
+    attack: str
+    scored: MixScore
+    """Of the simulated clients."""
+    shares: Tensor
+    """Guessed, of the real client: (classes,)."""
+    public: Tensor
+    """Among public images: what is known without an update."""
+    guesses: Tensor
+    """Of the simulated clients, (clients, classes)."""
+    truth: Tensor
+    """Their own, (clients, classes)."""
+
+    @property
+    def clients(self) -> int:
+        """That were simulated."""
+        return len(self.truth)
+
+    @property
+    def works(self) -> bool:
+        """Whether the attack is told from chance on simulated clients."""
+        return _works(self.scored)
 
 
 def read_label_counts(
@@ -37,44 +65,70 @@ def read_label_counts(
 
     The attack is chosen by how it does on simulated clients; the true counts have no part in that.
     """
-    ground = ground.learning_from(max(_LEARNING, _TIMES * len(own)))
-    seen, classes = ground.seen, 0 if ground.seen.network is None else ground.seen.network.outputs
     if own.labels.ndim != 1:
-        return _not("the label counts are of one class per image, and these images have several findings each"), ()
+        return _not(_SEVERAL), ()
+    try:
+        guessed, left_out = guess_label_counts(ground, seed, time_left)
+    except NoCounts as problem:
+        return _not(str(problem).rstrip(".")), problem.left_out
+    return _read(guessed, shares(own.labels, len(guessed.public))), left_out
+
+
+class NoCounts(Unsupported):
+    """There is no guess of the counts; what was left out says more."""
+
+    def __init__(self, why: str, left_out: tuple[str, ...] = ()) -> None:
+        super().__init__(why)
+        self.left_out = left_out
+
+
+def guess_label_counts(ground: Simulated, seed: int, time_left: TimeLeft) -> tuple[GuessedCounts, tuple[str, ...]]:
+    """The guess of the attack that does best on simulated clients, and what was left out. No truth is asked for.
+
+    Raises:
+        NoCounts: there are no classes to count, there was no time, or no attack applies.
+    """
+    training = ground.seen.training
+    assert training is not None
+    images = training.images
+    ground = ground.learning_from(max(_LEARNING, _TIMES * images))
+    seen, classes = ground.seen, 0 if ground.seen.network is None else ground.seen.network.outputs
+    if training.loss.multi_label:
+        raise NoCounts(f"{_SEVERAL}.")
     if classes < 2:
-        return _not("the network has one output, so that there are no classes to count"), ()
+        raise NoCounts("the network has one output, so that there are no classes to count.")
     rounds = int(_SHARE * time_left.left / max(ground.round_seconds, 1e-6))
     if rounds < _CLIENTS[0]:
         short = f"{_CLIENTS[0]} simulated rounds take about {_CLIENTS[0] * ground.round_seconds:.0f} s"
-        return _not(f"there was no time for the label counts: {short}"), (f"label counts: {short}",)
+        raise NoCounts(f"there was no time for the label counts: {short}.", (f"label counts: {short}",))
     clients = min(max(rounds // 4, _CLIENTS[0]), _CLIENTS[1])
     cases, truth = _cases(ground, clients, classes, seed)
-    public = _shares(ground.learning.labels, classes)
-    tried: dict[str, tuple[MixScore, Tensor]] = {}
+    public = shares(ground.learning.labels, classes)
+    tried: dict[str, GuessedCounts] = {}
     left_out = []
     for name, attack in _attacks(rounds - clients):
-        if any(_works(scored) for scored, _ in tried.values()):
+        if any(each.works for each in tried.values()):
             left_out.append(f"{name}: not needed, since a quicker attack works on simulated clients")
             continue
         if attack is None:
             left_out.append(f"{name}: {_SIMULATIONS[0]} more simulated rounds did not fit into the time")
             continue
         try:
-            guesses = attack.run([*cases, seen], generator(seed, "meter", name)) / len(own)
+            guesses = attack.run([*cases, seen], generator(seed, "meter", name)) / images
         except Unsupported as problem:
             left_out.append(left_out_for(name, str(problem)))
             continue
         rng = generator(seed, "meter", "label counts", "bootstrap")
-        alike = torch.zeros(clients)
-        tried[name] = score_mixes(guesses[:-1], truth, public, alike, rng), guesses[-1].double()
+        scored = score_mixes(guesses[:-1], truth, public, torch.zeros(clients), rng)
+        tried[name] = GuessedCounts(name, scored, guesses[-1].double(), public, guesses[:-1].double(), truth)
     if not tried:
-        return _not(f"no attack on label counts could be tried: {'; '.join(left_out)}".rstrip(".")), tuple(left_out)
-    name = min(tried, key=lambda each: tried[each][0].error.mean)
-    return _read(name, *tried[name], _shares(own.labels, classes), public, clients), tuple(left_out)
+        raise NoCounts(f"no attack on label counts could be tried: {'; '.join(left_out)}", tuple(left_out))
+    return min(tried.values(), key=lambda each: each.scored.error.mean), tuple(left_out)
 
 
-def _read(name: str, scored: MixScore, guess: Tensor, truth: Tensor, public: Tensor, clients: int) -> Reading:
-    error, known = (float((each - truth).abs().mean()) for each in (guess, public))
+def _read(guessed: GuessedCounts, truth: Tensor) -> Reading:
+    name, scored, clients = guessed.attack, guessed.scored, guessed.clients
+    error, known = (float((each - truth).abs().mean()) for each in (guessed.shares, guessed.public))
     numbers = {
         "error": error,
         "error_public": known,
@@ -127,11 +181,12 @@ def _cases(ground: Simulated, clients: int, classes: int, seed: int) -> tuple[li
         cases.append(
             observe(record, seen.knowledge, seen.public_mean, public_images=seen.public_images, defence=defence)
         )
-        truth.append(_shares(batch.labels, classes))
+        truth.append(shares(batch.labels, classes))
     return cases, torch.stack(truth)
 
 
-def _shares(labels: Tensor, classes: int) -> Tensor:
+def shares(labels: Tensor, classes: int) -> Tensor:
+    """How large a part of the labels each class is."""
     return labels.bincount(minlength=classes).double() / len(labels)
 
 

@@ -105,10 +105,10 @@ def meter(
 
 def measure(record: UpdateRecord, own: PrivateBatch, how: Measuring) -> Measured:
     """The same, with the guess."""
-    _check(record, own)
+    check_own(record, own)
     time_left = TimeLeft(USUAL if how.seconds is None else how.seconds)
     behind = NO_DEFENCE if how.defence is None else chain(how.defence)
-    if reason := _unreadable(record):
+    if reason := unreadable(record):
         return Measured(not_judged(f"Not judged: {reason}."))
     if how.public is None:
         how.on_stage("closed forms")
@@ -141,7 +141,8 @@ def _told(guessed: Guessed, counts: Reading, left_out: tuple[str, ...], time_lef
     return Measured(metered, guessed.images)
 
 
-def _check(record: UpdateRecord, own: PrivateBatch) -> None:
+def check_own(record: UpdateRecord, own: PrivateBatch) -> None:
+    """Refuse images that cannot be those behind the update."""
     shape, network = tuple(own.images.shape[1:]), record.network
     if shape != network.input_shape:
         raise BadInput(f"your images have the shape {shape}, and {network.name} takes {network.input_shape}.")
@@ -154,7 +155,7 @@ def _check(record: UpdateRecord, own: PrivateBatch) -> None:
         )
 
 
-def _unreadable(record: UpdateRecord) -> str:
+def unreadable(record: UpdateRecord) -> str:
     """Why nothing could be measured on this update; empty where it can."""
     if min(record.network.input_shape[1:]) < SMALLEST:
         return f"likeness is measured on images of at least {SMALLEST} pixels a side"
