@@ -50,6 +50,13 @@ class Metered:
     """What was not tried, and why: attacks that do not apply, or for which there was no time."""
     seconds: float = 0.0
 
+    @property
+    def in_words(self) -> str:
+        """What was read, what was left out and how long it took, in one line for the site's own log."""
+        read = " ".join(f"{reading.leak}: {reading.sentence}" for reading in self.readings)
+        left_out = f" Left out: {'; '.join(self.left_out)}." if self.left_out else ""
+        return f"measured in {self.seconds:.1f} s. {read}{left_out}"
+
     def plain(self) -> dict[str, Any]:
         """For JSON."""
         return {
