@@ -14,7 +14,11 @@ import fluoroscope as fl
 from fluoroscope.site.decision import Decision
 from fluoroscope.site.reading import Metered, Reading
 
-METERED = Metered((Reading("reconstruction", None, "No attack works."),), ("descent: no time",), 4.25)
+METERED = Metered(
+    (Reading("reconstruction", None, "No attack works."),),
+    ("ridge: no time", "r-gap: one image only", "decoder: no time"),
+    4.25,
+)
 SEND, WITHHOLD = Decision("send"), Decision("withhold", ("above the limit",))
 
 

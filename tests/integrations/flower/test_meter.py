@@ -87,7 +87,8 @@ def test_the_log_says_what_was_read_and_what_was_left_out(monkeypatch):
     monkeypatch.setattr("fluoroscope.integrations.flower.exchange.log", lambda _, form, *said: told.append(form % said))
     stock_app([meter_mod(FakeControl(outgoing=WITHHOLD))])(message(), context())
     assert told == [
-        "fluoroscope: measured in 4.2 s. reconstruction: No attack works. Left out: descent: no time.",
+        "fluoroscope: measured in 4.2 s. reconstruction: No attack works. Left out: ridge, decoder: no time; r-gap: "
+        "one image only.",
         "fluoroscope: withheld a reply: above the limit",
     ]
 
