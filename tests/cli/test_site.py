@@ -48,6 +48,8 @@ def test_check_loads_what_the_policy_names(tmp_path):
     assert said["known"] == [
         "images: 1000 of 1 x 28 x 28, of 664 patients.",
         "model: lenet5, 8714 parameters, 2 outputs.",
+        "training: Sgd(lr=0.1, momentum=0.0, weight_decay=0.0, nesterov=False), 1000 images per epoch, 125 steps of 8 "
+        "images at most, CrossEntropy(class_weights=None, label_smoothing=0.0), pixels in [0, 1].",
         "public images: 500.",
     ]
     assert said["gaps"] == []
@@ -61,6 +63,7 @@ def test_check_loads_what_the_policy_names(tmp_path):
         (("lenet5", "lenet55"), "did you mean 'lenet5'"),
         (('public = "phantom/chest"', 'public = "folder:nowhere"'), "nowhere"),
         (("lr = 0.1", "lr = -1"), "training.lr"),
+        (("lr = 0.1", "normalisation = [0.5, 0.5]"), "write a table, { mean = ..., std = ... }"),
     ],
 )
 def test_what_is_wrong_with_a_policy_is_one_sentence(change, said, tmp_path):

@@ -11,7 +11,7 @@ from fluoroscope.federation.plan import parse_plan, read_plan
     [
         ({"training": {"lr": -1}}, r"training\.lr: .*greater than 0, not -1"),
         ({"training": {"learning_rate": 1}}, r"no key 'training\.learning_rate'"),
-        ({"trainning": {}}, r"no key 'trainning'; did you mean 'training'\?"),
+        ({"trainning": {}}, r"no key 'trainning'; did you mean 'training'\?$"),
         ({"rounds": 0}, r"rounds: .*greater than or equal to 1, not 0"),
         ({"rounds": "many"}, r"rounds: .*integer.*'many'"),
         ({"data": {"size": 8}}, r"data\.size: .*28, not 8"),
@@ -28,7 +28,15 @@ from fluoroscope.federation.plan import parse_plan, read_plan
         ({"training": {"optimiser": "adam", "momentum": 0.9}}, "momentum and nesterov belong to sgd"),
         ({"strategy": {"fraction": 0}}, r"strategy\.fraction"),
         ({"records": {"rounds": "some"}}, r"records\.rounds"),
-        ({"model": 3}, "model"),
+        ({"model": 3}, r"model: write a table, \{ name = \.\.\., .* \}, not 3"),
+        (
+            {"training": {"normalisation": [0.5, 0.5]}},
+            r"training\.normalisation: write a table, \{ mean = \.\.\., std = \.\.\. \}, not \[0\.5, 0\.5\]",
+        ),
+        (
+            {"training": {"normalisation": {"mean": 0.5, "std": [1]}}},
+            r"training\.normalisation\.mean: write a list, \[\.\.\.\], not 0\.5",
+        ),
     ],
 )
 def test_errors_name_the_key(content, message):

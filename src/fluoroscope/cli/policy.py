@@ -60,6 +60,7 @@ def add_to(app: typer.Typer) -> None:
 
 def _loaded(subject: "Subject") -> list[str]:
     """What was found where the policy says."""
+    from fluoroscope.site.policy_words import training_in_words
     from fluoroscope.types import blueprint
 
     said = []
@@ -70,6 +71,8 @@ def _loaded(subject: "Subject") -> list[str]:
     if subject.network is not None:
         values = sum(value.numel() for value in blueprint(subject.network).parameters())
         said.append(f"model: {subject.network.name}, {values} parameters, {subject.network.outputs} outputs.")
+    if subject.training is not None:
+        said.append(training_in_words(subject.training))
     if subject.public is not None:
         said.append(f"public images: {len(subject.public())}.")
     if subject.defence.parts:

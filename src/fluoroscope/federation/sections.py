@@ -50,19 +50,33 @@ def parse_as(kind: type[M], content: dict[str, Any], origin: str) -> M:
         # A union reports each of its branches; the key itself is what the user wrote.
         where = ".".join(str(part) for part in first["loc"] if not str(part).startswith(("literal", "list")))
         if first["type"] == "extra_forbidden":
-            raise Misconfigured(f"{origin}: there is no key {where!r}{_near(kind, first['loc'])}.") from problem
+            raise Misconfigured(f"{origin}: there is no key {where!r}{_near(kind, first['loc'])}") from problem
         if first["type"] == "value_error":  # our own words, of several keys at once
             raise Misconfigured(f"{origin}: {first['msg'].removeprefix('Value error, ')}.") from problem
-        raise Misconfigured(f"{origin}: {where}: {first['msg']}, not {first['input']!r}.") from problem
+        raise Misconfigured(f"{origin}: {where}: {_asked(kind, first)}, not {first['input']!r}.") from problem
+
+
+def _asked(kind: type[BaseModel], first: Any) -> str:  # noqa: ANN401  # one of pydantic's errors
+    """What should stand there, in TOML's words where pydantic's are Python's."""
+    if first["type"] == "model_type":
+        return f"write a table, {{ {', '.join(f'{key} = ...' for key in _keys(_at(kind, first['loc'])))} }}"
+    if first["type"] in ("tuple_type", "list_type"):
+        return "write a list, [...]"
+    return str(first["msg"])
+
+
+def _at(kind: type[BaseModel], location: tuple[int | str, ...]) -> Any:  # noqa: ANN401  # a section, or any annotation
+    """What is asked for at this place."""
+    section: Any = kind
+    for part in location:  # a number is the place in a list of tables
+        section = get_args(section)[0] if isinstance(part, int) else _table(_keys(section)[str(part)])
+    return section
 
 
 def _near(kind: type[BaseModel], location: tuple[int | str, ...]) -> str:
-    section: Any = kind
-    for part in location[:-1]:  # a number is the place in a list of tables
-        section = get_args(section)[0] if isinstance(part, int) else _table(_keys(section)[str(part)])
-    known = list(_keys(section))
+    known = list(_keys(_at(kind, location[:-1])))
     near = get_close_matches(str(location[-1]), known, n=1)
-    return f"; did you mean {near[0]!r}?" if near else f". Known here: {', '.join(known)}"
+    return f"; did you mean {near[0]!r}?" if near else f". Known here: {', '.join(known)}."
 
 
 def _keys(section: Any) -> dict[str, Any]:  # noqa: ANN401  # a section, or a type that has no keys

@@ -8,6 +8,7 @@ from fluoroscope.site.decision import Answer
 from fluoroscope.site.policy import Policy
 from fluoroscope.site.reading import LEAKS, Leak
 from fluoroscope.site.subject import Subject
+from fluoroscope.types import LocalTraining
 
 _DONE: dict[Answer, str] = {"send": "passes", "warn": "passes with a warning", "withhold": "is withheld"}
 _MEANING: dict[Leak, str] = {
@@ -59,6 +60,18 @@ def gaps_in_words(policy: Policy, subject: Subject) -> list[str]:
     if policy.privacy.epsilon is not None:
         said.append(_lasting(policy.privacy.epsilon, subject))
     return said
+
+
+def training_in_words(training: LocalTraining) -> str:
+    """How the meter believes that the application trains: what is not true here is measured wrongly."""
+    length = f"{training.steps} step{'s' * (training.steps != 1)} of {training.batch_size} images at most"
+    pixels = training.normalisation
+    seen = "pixels in [0, 1]" if pixels is None else f"pixels less {_listed(pixels.mean)}, over {_listed(pixels.std)}"
+    return f"training: {training.optimiser}, {training.images} images per epoch, {length}, {training.loss}, {seen}."
+
+
+def _listed(numbers: tuple[float, ...]) -> str:
+    return " ".join(f"{number:g}" for number in numbers)
 
 
 def _lasting(budget: float, subject: Subject) -> str:

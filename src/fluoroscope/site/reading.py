@@ -50,6 +50,13 @@ class Metered:
     """What was not tried, and why: attacks that do not apply, or for which there was no time."""
     seconds: float = 0.0
 
+    @property
+    def in_words(self) -> str:
+        """What was read, what was left out and how long it took, in one line for the site's own log."""
+        read = " ".join(f"{reading.leak}: {reading.sentence}" for reading in self.readings)
+        left_out = f" Left out: {'; '.join(_by_reason(self.left_out))}." if self.left_out else ""
+        return f"measured in {self.seconds:.1f} s. {read}{left_out}"
+
     def plain(self) -> dict[str, Any]:
         """For JSON."""
         return {
@@ -57,6 +64,15 @@ class Metered:
             "left_out": list(self.left_out),
             "seconds": self.seconds,
         }
+
+
+def _by_reason(left_out: tuple[str, ...]) -> list[str]:
+    """The same with a reason once, however many attacks were left out for it."""
+    named: dict[str, list[str]] = {}
+    for line in left_out:
+        attack, _, why = line.partition(": ")
+        named.setdefault(why, []).append(attack)
+    return [f"{', '.join(attacks)}: {why}" if why else ", ".join(attacks) for why, attacks in named.items()]
 
 
 def not_judged(why: str) -> Metered:

@@ -12,8 +12,14 @@ from torch import nn
 
 import fluoroscope as fl
 from fluoroscope.site.decision import Decision
+from fluoroscope.site.reading import Metered, Reading
 from fluoroscope.site.subject import Subject
 
+METERED = Metered(
+    (Reading("reconstruction", None, "No attack works."),),
+    ("ridge: no time", "r-gap: one image only", "decoder: no time"),
+    4.25,
+)
 SEND, WITHHOLD = Decision("send"), Decision("withhold", ("above the limit",))
 
 
@@ -57,7 +63,7 @@ class FakeControl:
         if self.fails:
             raise OSError(28, "No space left on device")
         state = {k: v + self.defended if v.is_floating_point() else v for k, v in after.items()}
-        return SimpleNamespace(decision=self.outgoing, state=state if self.outgoing.passes else {})
+        return SimpleNamespace(decision=self.outgoing, state=state if self.outgoing.passes else {}, metered=METERED)
 
 
 @pytest.fixture(autouse=True)

@@ -64,6 +64,36 @@ def test_a_model_that_is_refused_is_not_trained():
     assert [seen[0] for seen in control.seen] == ["in"]
 
 
+def test_a_crafted_model_is_not_evaluated_either():
+    """What it answers on the site's images would leave as metrics."""
+    evaluated, control = [], FakeControl(incoming=WITHHOLD)
+    app = ClientApp(mods=[site_mod(control)])
+    app.evaluate()(lambda asked, _: evaluated.append(asked))
+    assert app(message(kind=MessageType.EVALUATE), context()).error.code == REFUSED
+    two = {"more": ArrayRecord(module().state_dict())}
+    assert app(message(kind=MessageType.EVALUATE, records=two), context()).error.code == REFUSED
+    assert not evaluated
+    assert [seen[:2] for seen in control.seen[1:]] == [("unreadable", "in")]
+
+
+def test_a_message_without_a_model_needs_no_guard():
+    control = FakeControl(incoming=WITHHOLD)
+    asked = message(state={}, kind=MessageType.EVALUATE, records={"plan": ConfigRecord({"text": "x" * 5000})})
+    assert stock_app([site_mod(control)])(asked, context()).content["metrics"]["eval_loss"] == 0.25
+    assert not control.seen
+
+
+def test_the_log_says_what_was_read_and_what_was_left_out(monkeypatch):
+    told = []
+    monkeypatch.setattr("fluoroscope.integrations.flower.exchange.log", lambda _, form, *said: told.append(form % said))
+    stock_app([meter_mod(FakeControl(outgoing=WITHHOLD))])(message(), context())
+    assert told == [
+        "fluoroscope: measured in 4.2 s. reconstruction: No attack works. Left out: ridge, decoder: no time; r-gap: "
+        "one image only.",
+        "fluoroscope: withheld a reply: above the limit",
+    ]
+
+
 def test_evaluation_passes_and_arrays_of_other_kinds_do_not():
     app = stock_app([meter_mod(FakeControl())])
     reply = app(message(kind=MessageType.EVALUATE), context())

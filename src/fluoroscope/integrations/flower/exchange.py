@@ -38,18 +38,21 @@ class Exchange:
     """The model; None where there was none, or none that could be read."""
     unreadable: str = ""
     """Why it could not."""
+    arrays: bool = False
+    """Whether the message carries any, readable or not."""
 
     @classmethod
     def of(cls, control: "SiteControl", message: Message) -> "Exchange":
         """Read what came."""
         content = message.content if message.has_content() else RecordDict()
+        arrays = any(content.array_records.values())
         before, why = None, ""
         try:
             check_beside(content)
-            before = model_of(content) if any(content.array_records.values()) else None
+            before = model_of(content) if arrays else None
         except FluoroscopeError as problem:
             why = str(problem)
-        return cls(control, message, is_train(message), round_of(message), before, why)
+        return cls(control, message, is_train(message), round_of(message), before, why, arrays)
 
     @property
     def run(self) -> str:
@@ -57,10 +60,13 @@ class Exchange:
         return str(self.message.metadata.run_id)
 
     def admitted(self) -> Decision:
-        """Whether the app may see the message: the guard looks at every model that is to be trained."""
-        if self.train and self.unreadable:
+        """Whether the app may see the message: the guard looks at every model, whatever it is sent for.
+
+        A crafted model that is only evaluated tells of the images as well, through the metrics.
+        """
+        if self.unreadable and (self.train or self.arrays):
             return self._unread("in", "refused a model", BadInput(self.unreadable))
-        if not self.train or self.before is None:  # without a model, no update of it can leave
+        if self.before is None:  # without a model, no update of it can leave
             return Decision("send")
         try:
             decision = self.control.receive(self.control.subject.whole(self.before), run=self.run, round=self.round)
@@ -102,6 +108,7 @@ class Exchange:
         prefix = prefix_of(sent, before)
         after = {name.removeprefix(prefix): value for name, value in sent.items()}
         out = self.control.release(before, after, run=self.run, round=self.round)
+        log(INFO, "fluoroscope: %s", out.metered.in_words)
         if not out.decision.passes:
             _told("withheld a reply", out.decision)
             return self._withholding()
