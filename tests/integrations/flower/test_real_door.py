@@ -2,8 +2,8 @@
 
 from flwr.app import ConfigRecord
 
+from fluoroscope.federation.guard import REFUSED
 from fluoroscope.integrations.flower import site_mod
-from fluoroscope.integrations.flower.exchange import REFUSED
 from fluoroscope.site.control import SiteControl, Subject
 from fluoroscope.site.ledger import Ledger, read_ledger, verify_ledger
 from fluoroscope.site.policy import Policy
