@@ -15,6 +15,8 @@ from fluoroscope.scenarios.isolation import TookTooLong
 from fluoroscope.site import trials
 from fluoroscope.site.learned import read_learned
 from fluoroscope.site.meter import Measuring, measure
+from fluoroscope.site.reading import Reading
+from fluoroscope.site.reconstruction import Guessed
 from fluoroscope.site.simulated import without_own
 from fluoroscope.types import LabelledImages, LocalTraining, Network, PrivateBatch, Sgd
 
@@ -172,6 +174,22 @@ def test_an_update_of_another_training_is_not_called_safe(own, public, patients)
     found = read(record, other, public=public, seconds=60, run=Runs()).metered.readings[0]
     assert found.value is None
     assert "times as large" in found.sentence
+
+
+@pytest.mark.parametrize(("public_patients", "value"), [(15, None), (16, 0.0)])
+def test_nothing_found_beside_smaller_clients_is_not_called_safe(public_patients, value, patients, monkeypatch):
+    """Where public patients suffice for simulated clients of three images only, four are not judged by them."""
+    names = tuple(map(str, range(public_patients)))
+    chosen = patients.subset(range(8, 8 + public_patients))
+    own, few = patients.subset(range(4)), LabelledImages(chosen.images, chosen.labels, names)
+    own = replace(own, patients=("a", "b", "c", "d"))
+    nothing = Guessed(Reading("reconstruction", 0.0, "Nothing was found."))
+    monkeypatch.setattr("fluoroscope.site.meter.read_reconstruction", lambda *_: nothing)
+    record = update(own, LocalTraining(Sgd(0.05), images=4, batch_size=4))
+    found = read(record, own, public=few, seconds=60, run=nothing_works).metered.readings[0]
+    assert found.value == value
+    said = "simulated clients of 3 images, and yours holds 4: give those of 16 patients at least"
+    assert (said in found.sentence) == (value is None)
 
 
 def test_no_time_is_said(own, public):

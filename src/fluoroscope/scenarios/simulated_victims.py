@@ -73,6 +73,16 @@ def split_public(public: LabelledImages, victims: int, images: int, rng: torch.G
     return SplitPublic(learning, batches)
 
 
+def patients_for(images: int) -> int:
+    """Public patients that `split_public` needs for victims of so many images.
+
+    Example:
+        >>> patients_for(32)
+        128
+    """
+    return 2 * _FEWEST * images
+
+
 def simulated_round(seen: Observation, victim: PrivateBatch, rng: torch.Generator, defence: Chain) -> UpdateRecord:
     """What a client with these images would have sent in the round that was seen, behind this defence."""
     require("the simulation of a client", seen, NEEDED)

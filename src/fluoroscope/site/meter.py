@@ -127,12 +127,12 @@ def measure(record: UpdateRecord, own: PrivateBatch, how: Measuring) -> Measured
     with folder_for(how.kept, ground.seen, public, how.seed) as folder:
         trials = play(ground, folder, how.seed, time_left, how.run)
     guessed, odd = read_reconstruction(ground, trials, own, how.seed), ground.oddity()
-    guessed = replace(guessed, reading=_doubted(guessed.reading, odd))
+    guessed = replace(guessed, reading=_doubted(guessed.reading, odd or ground.smaller()))
     return _told(guessed, _doubted(counts, odd), left_out, time_left)
 
 
 def _doubted(reading: Reading, odd: str) -> Reading:
-    """Nothing was found, perhaps because what was told of the training is not true: then nothing was judged."""
+    """Nothing was found, perhaps because the simulated clients are not like this one: then nothing was judged."""
     return replace(reading, value=None, sentence=f"Not judged: {odd}.") if odd and reading.value == 0 else reading
 
 

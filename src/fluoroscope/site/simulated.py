@@ -16,7 +16,7 @@ from fluoroscope.errors import Unsupported
 from fluoroscope.rng import generator
 from fluoroscope.scenarios.curious_server import THREAT, seen_by
 from fluoroscope.scenarios.rehearsal import Stage, staged
-from fluoroscope.scenarios.simulated_victims import split_public
+from fluoroscope.scenarios.simulated_victims import patients_for, split_public
 from fluoroscope.site.time_left import TimeLeft
 from fluoroscope.threat_models import THREATS
 from fluoroscope.types import LabelledImages, Observation, PrivateBatch, UpdateRecord
@@ -88,6 +88,20 @@ class Simulated:
             return all_of_them
         least = max(_FEWEST_LEARNED, FOLDS * each)
         return rounds if least <= rounds < all_of_them else None
+
+    def smaller(self) -> str:
+        """Why an attack that works on the simulated clients may not on this one; empty where they are alike.
+
+        Fewer images per client are easier to tell apart, so that finding nothing among more of them says nothing.
+        """
+        assert self.seen.training is not None
+        own, each = self.seen.training.images, len(self.patients[0])
+        if each >= own:
+            return ""
+        return (
+            f"the public images make simulated clients of {each} images, and yours holds {own}: give those of "
+            f"{patients_for(own)} patients at least"
+        )
 
     def oddity(self) -> str:
         """Why this update cannot be of the training that was told; empty where it can."""
