@@ -1,7 +1,7 @@
 """Calibration against attackers whose worth is known: what a weak one misses, a strong one finds."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
@@ -95,6 +95,29 @@ def test_a_weak_attack_alone_cannot_say_safe(bench, monkeypatch):
     assert found.chosen is None
 
 
+def test_a_setting_that_was_lucky_is_refuted_on_other_victims(bench, monkeypatch):
+    """Then neither it nor anything weaker is chosen, and the search goes on."""
+    asked, everybody = [], calibration._Searched.everybody
+
+    def unlucky(self, value):
+        asked.append((value, self.stage))
+        point = everybody(self, value)
+        return point if len(asked) > 1 else replace(point, safe=False, why_not="reads reads it")
+
+    monkeypatch.setattr(calibration._Searched, "everybody", unlucky)
+    how = settings(Reads())
+    _, found = searched(bench, how)
+    assert len(asked) == 2
+    assert found.least == asked[1][0] > asked[0][0]
+    assert found.chosen is not None
+    assert {part.why_not for part in found.tried if part.parts[0][1]["noise_scale"] == asked[0][0]} == {
+        "reads reads it"
+    }
+    fresh = stage_for(bench, replace(how, seed=1))
+    patients = [victim.patients for victim in fresh.split.victims]
+    assert patients != [victim.patients for victim in stage_for(bench, how).split.victims], "other victims"
+
+
 def test_an_attack_that_reads_nothing_has_nothing_to_calibrate(bench):
     how = settings(Prior(), GivesUp())
     assert not without_defence(bench, stage_for(bench, how), how).leaks
@@ -134,8 +157,6 @@ def test_what_cannot_be_read_was_not_tried(tmp_path, content):
 
 
 def test_a_number_that_json_cannot_hold_comes_back(tmp_path):
-    from dataclasses import replace
-
     from fluoroscope.calibration.measured import Measured
     from fluoroscope.scores.intervals import Interval
     from tests.calibration.test_target import QUIET

@@ -149,8 +149,8 @@ def calibrate(
     """The weakest setting of the candidate that meets the target, trained; and `weaker` unsafe ones for a front.
 
     Settings are screened by attackers that learn the defence, and by the best one without it. The setting that this
-    ends with meets all attackers, chosen by rehearsal there; where another one reads it, that one screens too, and the
-    search goes on.
+    ends with is the luckiest of many: so it meets everybody, chosen by rehearsal there, on other victims. Where one of
+    them reads it, the search goes on among stronger settings, and that one screens too.
 
     Args:
         bench: the federation.
@@ -170,11 +170,9 @@ def calibrate(
     else:
         while (found := search.least(candidate.knob)) is not None:
             confirmed = search.everybody(found)
-            readers = [each.attack for each in confirmed.found.played if not how.target.met_by(each)]
-            new = [name for name in readers if name not in search.screen]
-            if confirmed.safe or not new or not how.attackers.rehearsed:
+            if confirmed.safe or not how.attackers.rehearsed:
                 break
-            search.screen += new
+            search.refute(found, confirmed)
     points = search.points
     falling = candidate.knob is not None and candidate.knob.strong < candidate.knob.weak
     unsafe = sorted((v for v, point in points.items() if v is not None and not point.safe), reverse=falling)
@@ -197,20 +195,43 @@ class _Searched:
     screen: list[str]
     """The attacks that are played at every setting."""
     points: dict[float | None, Point] = field(default_factory=dict)
+    refuted: float | None = None
+    """The strongest setting that looked safe and was read by somebody on other victims."""
 
     def least(self, knob: Knob) -> float | None:
         """The weakest value that is safe from those who screen."""
         return weakest_safe(knob, self._safe, self.how.precision).least
 
     def everybody(self, value: float | None) -> Point:
-        """The setting under all attackers, chosen by rehearsal at it."""
+        """The setting on other victims: under those who screen, and where they read nothing, under all attackers."""
         self.tell(f"{self.candidate.name}: all attackers at {'it' if value is None else f'{value:.4g}'}")
-        attackers = self.how.attackers if self.how.attackers.rehearsed else everybody(self.how.attackers)
-        found = _measured(self.bench, self.stage, self.candidate.at(value), self._chain(value), self.how, attackers)
-        return self._point(value, found)
+        again = replace(self.how, seed=self.how.seed + 1)
+        fresh = replace(self, how=again, stage=stage_for(self.bench, again))
+        screened = fresh._screened(value)
+        if screened.played and not (point := self._point(value, screened)).safe:
+            return point
+        attackers = again.attackers if again.attackers.rehearsed else everybody(again.attackers)
+        found = _measured(self.bench, fresh.stage, self.candidate.at(value), self._chain(value), again, attackers)
+        played = {each.attack: each for each in (*screened.played, *found.played)}
+        return self._point(value, Measured(tuple(played.values()), {**screened.rehearsed, **found.rehearsed}))
+
+    def refute(self, value: float, point: Point) -> None:
+        """Somebody reads it after all: it is not safe, nor is what is weaker, and who reads it screens too."""
+        self.points[value], self.refuted = point, value
+        readers = [each.attack for each in point.found.played if not self.how.target.met_by(each)]
+        self.screen += [name for name in readers if name not in self.screen]
 
     def _safe(self, value: float) -> bool:
+        knob = self.candidate.knob
+        assert knob is not None  # or nothing would be searched
+        if self.refuted is not None and knob.place(value) <= knob.place(self.refuted):
+            return False
         self.tell(f"{self.candidate.name}: setting {len(self.points) + 1}, {value:.4g}")
+        self.points[value] = self._point(value, self._screened(value))
+        return self.points[value].safe
+
+    def _screened(self, value: float | None) -> Measured:
+        """By those who screen, until one reads it."""
         found = Measured((), {})
         with tempfile.TemporaryDirectory(prefix="fluoroscope-calibration-") as folder:
             for name in self.screen:
@@ -218,8 +239,7 @@ class _Searched:
                 found = Measured((*found.played, *one.played), {**found.rehearsed, **one.rehearsed})
                 if any(not self.how.target.met_by(each) for each in one.played):
                     break  # one that reads it is enough
-        self.points[value] = self._point(value, found)
-        return self.points[value].safe
+        return found
 
     def _chain(self, value: float | None) -> Chain:
         own = load_task(self.bench.plan).defence
@@ -277,7 +297,7 @@ def _measured(
     )
 
 
-def _played(search: _Searched, value: float, name: str, folder: Path) -> Measured:
+def _played(search: _Searched, value: float | None, name: str, folder: Path) -> Measured:
     """The same of one attack."""
     stage, how = search.stage, search.how
     attack, defence = how.attackers.attacks.get(name) or candidates()[name], search._chain(value)
