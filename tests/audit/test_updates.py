@@ -92,6 +92,12 @@ def told(room, **others):
     return {"public": str(room / "public"), "model": MODEL, "images": {"north": str(room / "own")}, **others}
 
 
+def asked(folder, **given):
+    """What an audit asks for that is told no more than this."""
+    usual = {key: value for key, value in audit_updates.__kwdefaults__.items() if key not in ("engine", "on_progress")}
+    return asked_updates(folder, **(usual | given))
+
+
 @pytest.fixture(scope="module")
 def audited(room):
     out = room / "out"
@@ -171,8 +177,8 @@ def test_a_damaged_update_fails_alone_and_names_no_path(room, tmp_path):
 
 
 def test_pairs_of_checkpoints_are_read_too(room):
-    asked = asked_updates(room / "pairs", **told(room, training=TOLD, holds={"south": 1}))
-    assert [(each.client, each.round) for each in asked.updates] == [("north", 1), ("south", 1)]
+    found = asked(room / "pairs", **told(room, training=TOLD, holds={"south": 1}))
+    assert [(each.client, each.round) for each in found.updates] == [("north", 1), ("south", 1)]
 
 
 def test_of_how_many_images_must_be_known(room, tmp_path):
@@ -190,10 +196,10 @@ def test_what_the_budget_has_no_time_for_is_left_out_and_named(room, tmp_path):
 
 
 def test_a_told_defence_is_a_setting_of_its_own_beside_none(room):
-    asked = asked_updates(room / "updates", **told(room, defences=[("pruning", {"sparsity": 0.5})]))
-    assert list(asked.labels) == ["none", RECORDED]
-    assert {cell.label for cell in asked.cells} == {RECORDED}
-    assert asked.own == RECORDED
+    found = asked(room / "updates", **told(room, defences=[("pruning", {"sparsity": 0.5})]))
+    assert list(found.labels) == ["none", RECORDED]
+    assert {cell.label for cell in found.cells} == {RECORDED}
+    assert found.own == RECORDED
 
 
 def test_behind_a_told_defence_nothing_is_said_of_updates_without_one(room, tmp_path):
@@ -219,7 +225,7 @@ def test_behind_a_told_defence_nothing_is_said_of_updates_without_one(room, tmp_
 )
 def test_wrong_input_is_named_before_anything_runs(room, changes, error, message):
     with pytest.raises(error, match=message):
-        asked_updates(room / "updates", **told(room, **changes))
+        asked(room / "updates", **told(room, **changes))
 
 
 def test_the_first_and_the_last_round_come_first():

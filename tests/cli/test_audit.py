@@ -9,6 +9,7 @@ import typer
 
 from fluoroscope.audit import cell, read_audit_plan
 from fluoroscope.cli.audit import run
+from fluoroscope.cli.audit_options import AuditOptions
 from fluoroscope.errors import Unsupported
 from tests.cli.test_cli import fluoroscope
 
@@ -88,7 +89,7 @@ def test_an_audit_without_any_result_is_no_success(tmp_path, monkeypatch, capsys
     (tmp_path / "plan.toml").write_text(PLAN)
     plan = read_audit_plan(tmp_path / "plan.toml")
     with pytest.raises(typer.Exit) as left:
-        run(plan, tmp_path / "out", "local:1", None, show_images=False, pdf=False, dry_run=False, as_json=as_json)
+        run(plan, tmp_path / "out", AuditOptions("local:1", as_json=as_json))
     assert left.value.exit_code == 2
     assert "this cannot be trained" in capsys.readouterr().out
     assert (tmp_path / "out/findings.json").exists()

@@ -1,14 +1,17 @@
 """`fluoroscope audit`: the whole street, and one page."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fluoroscope.cli import console, options
-from fluoroscope.cli import training_options as told
+from fluoroscope.cli.audit_options import AuditOptions
 from fluoroscope.cli.bar import bar
 from fluoroscope.cli.exit_codes import NOTHING_DONE
+from fluoroscope.cli.option_group import grouped
+from fluoroscope.cli.training_options import TrainingOptions
 from fluoroscope.errors import Misconfigured
 
 if TYPE_CHECKING:
@@ -25,6 +28,7 @@ def add_to(app: typer.Typer) -> None:
         "recorded/ --model myfed.task:HospitalNet --images hospital-c=own/ --public public/ --lr 1e-3. Exit codes: 0 "
         "audited, 2 wrong input, or no attack has a result."
     )
+    @grouped
     def audit(
         plan: Annotated[
             Path | None, typer.Argument(help="The audit as a TOML file; `fluoroscope init` writes one.")
@@ -35,16 +39,9 @@ def add_to(app: typer.Typer) -> None:
         budget: Annotated[
             float | None, typer.Option(min=0.1, help="Minutes; what does not fit is left out, and named.")
         ] = None,
-        engine: options.CellEngine = None,
-        workers: options.Workers = None,
         seed: options.Seed = None,
-        show_images: Annotated[
-            bool, typer.Option("--show-images", help="Show patients' images on the page as they are.")
-        ] = False,
-        pdf: Annotated[bool, typer.Option("--pdf", help="Print the page as PDF too.")] = False,
-        dry_run: Annotated[
-            bool, typer.Option("--dry-run", help="Only say what would run, and about how long.")
-        ] = False,
+        *,
+        how: AuditOptions,
         updates: Annotated[
             Path | None,
             typer.Option(
@@ -56,7 +53,6 @@ def add_to(app: typer.Typer) -> None:
             str | None,
             typer.Option(help="What was trained: package.module:function, or a name. [default: as recorded]"),
         ] = None,
-        model_argument: told.ModelArguments = None,
         images: Annotated[
             list[str] | None,
             typer.Option(help="A site's own images, to score guesses with: SITE=FOLDER. Repeatable."),
@@ -70,23 +66,10 @@ def add_to(app: typer.Typer) -> None:
         public: Annotated[
             str | None, typer.Option(help="Public images of the same kind: what an attacker would learn from.")
         ] = None,
-        size: told.Size = None,
-        classes: told.Classes = None,
-        optimiser: told.Optimiser = None,
-        lr: told.Lr = None,
-        momentum: told.Momentum = None,
-        weight_decay: told.WeightDecay = None,
-        epochs: told.Epochs = None,
-        steps: told.Steps = None,
-        batch_size: told.BatchSize = None,
-        normalise: told.Normalise = None,
-        loss: told.Loss = None,
-        training: told.Training = None,
-        defence: told.Defences = None,
+        trained: TrainingOptions,
         seconds: Annotated[
             float | None, typer.Option(min=1, help="Per update and kind of attack. [default: 90]")
         ] = None,
-        as_json: options.Json = False,
     ) -> None:
         """Play every attacker on a planned federation, with and without defences, and write one page. With --updates:
         attack what a federation recorded.
@@ -94,36 +77,20 @@ def add_to(app: typer.Typer) -> None:
         An audit that was stopped goes on where it was when the same command is given again: what is finished is not
         run twice.
         """
-        given = {
-            "optimiser": optimiser,
-            "lr": lr,
-            "momentum": momentum,
-            "weight_decay": weight_decay,
-            "epochs": epochs,
-            "steps": steps,
-            "batch_size": batch_size,
-            "loss": loss,
-        }
         if updates is None:
             others = {
-                **given,
                 "model": model,
-                "model-argument": model_argument,
                 "images": images,
                 "holds": holds,
                 "public": public,
-                "size": size,
-                "classes": classes,
-                "normalise": normalise,
-                "training": training,
-                "defence": defence,
                 "seconds": seconds,
+                **vars(trained),
             }
             if stray := next((name for name, value in others.items() if value is not None), None):
                 raise Misconfigured(f"--{stray.replace('_', '-')} is for --updates; a plan says it in its file.")
             if plan is None:
                 raise Misconfigured("an audit needs a plan, which `fluoroscope init` writes, or --updates FOLDER.")
-            _run_plan(plan, out, budget, seed, engine, workers, show_images, pdf, dry_run, as_json)
+            _run_plan(plan, out, budget, seed, how)
             return
         if plan is not None:
             raise Misconfigured(f"give a plan or --updates, not both: {plan} is not used with recorded updates.")
@@ -133,23 +100,14 @@ def add_to(app: typer.Typer) -> None:
             updates,
             out or Path("runs") / f"{updates.resolve().name}-audit",
             model,
-            model_argument or [],
             images or [],
             holds or [],
             public,
-            size,
-            classes,
-            told.told_training(given, normalise, training),
-            defence or [],
+            trained,
             seconds or 90.0,
             budget or 30.0,
             seed or 0,
-            engine,
-            workers,
-            show_images,
-            pdf,
-            dry_run,
-            as_json,
+            how,
         )
 
 
@@ -158,36 +116,22 @@ def _run_plan(
     out: Path | None,
     budget: float | None,
     seed: int | None,
-    engine: str | None,
-    workers: int | None,
-    show_images: bool,
-    pdf: bool,
-    dry_run: bool,
-    as_json: bool,
+    how: AuditOptions,
 ) -> None:
     from fluoroscope.audit import read_audit_plan
 
     read = read_audit_plan(plan)
     settings = read.audit if budget is None else read.audit.model_copy(update={"budget_minutes": budget})
     read = read.model_copy(update={"audit": settings, "seed": read.seed if seed is None else seed})
-    run(read, out or Path("runs") / f"{plan.stem}-audit", engine, workers, show_images, pdf, dry_run, as_json)
+    run(read, out or Path("runs") / f"{plan.stem}-audit", how)
 
 
-def run(
-    plan: "AuditPlan",
-    out: Path,
-    engine: str | None,
-    workers: int | None,
-    show_images: bool,
-    pdf: bool,
-    dry_run: bool,
-    as_json: bool,
-) -> None:
+def run(plan: "AuditPlan", out: Path, how: AuditOptions) -> None:
     """Say what will be done, do it, and tell what came of it."""
     from fluoroscope.audit import audit, plan_cells
     from fluoroscope.cells import LOCAL
 
-    chosen = options.cell_engine(engine, workers) or LOCAL
+    chosen = options.cell_engine(how.engine, how.workers) or LOCAL
     intended = plan_cells(plan, out, chosen)
     rows = [
         {
@@ -199,32 +143,39 @@ def run(
         }
         for cell in intended.cells
     ]
-    if as_json and dry_run:
-        console.print_json(intended.plain())
-        return
-    if not as_json:
-        console.print_table(f"to be run, within {plan.audit.budget_minutes:g} min", rows)
-        console.say(f"all of it takes about {intended.minutes:.1f} min here.")
-    if dry_run:
+    about = f"all of it takes about {intended.minutes:.1f} min here."
+    if not announce(how, intended.plain(), plan.audit.budget_minutes, rows, about):
         return
     with bar("audit") as progress:
         found = audit(plan, out, chosen, lambda done, cells, what: progress(done, cells, what[:40]), intended)
-    tell(found, out, show_images, pdf, as_json)
+    tell(found, out, how)
 
 
-def tell(found: "Audit", out: Path, show_images: bool, pdf: bool, as_json: bool) -> None:
+def announce(
+    how: AuditOptions, document: Mapping[str, Any], minutes: float, rows: Sequence[Mapping[str, Any]], about: str
+) -> bool:
+    """Say what will be run; whether it is to be run, too."""
+    if how.as_json and how.dry_run:
+        console.print_json(document)
+    elif not how.as_json:
+        console.print_table(f"to be run, within {minutes:g} min", rows)
+        console.say(about)
+    return not how.dry_run
+
+
+def tell(found: "Audit", out: Path, how: AuditOptions) -> None:
     """Write the page, and say what was found and where it is."""
     from fluoroscope.report.audit_report import write_report
     from fluoroscope.report.browser import print_pdf
     from fluoroscope.report.traced import plain
 
-    page = write_report(out, show_images)
+    page = write_report(out, how.show_images)
     files = {"report": str(page), "findings": str(out / "findings.json")}
-    if pdf:
+    if how.pdf:
         files["pdf"] = str(page.with_suffix(".pdf"))
         print_pdf(page, page.with_suffix(".pdf"))
     failed = not any(cell.status == "done" for cell in found.findings.cells)
-    if as_json:
+    if how.as_json:
         console.print_json({**found.document, "files": files})
         if failed:
             raise typer.Exit(NOTHING_DONE)

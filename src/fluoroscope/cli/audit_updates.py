@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from fluoroscope.cli import console, options
+from fluoroscope.cli import options
+from fluoroscope.cli.audit_options import AuditOptions
 from fluoroscope.cli.bar import bar
-from fluoroscope.cli.training_options import named_defence
+from fluoroscope.cli.training_options import TrainingOptions
 from fluoroscope.errors import Misconfigured
 
 
@@ -14,23 +14,14 @@ def run_updates(
     folder: Path,
     out: Path,
     model: str | None,
-    model_arguments: Sequence[str],
     images: Sequence[str],
     holds: Sequence[str],
     public: str | None,
-    size: int | None,
-    classes: str | None,
-    training: dict[str, Any],
-    defences: Sequence[str],
+    trained: TrainingOptions,
     seconds: float,
     budget: float,
     seed: int,
-    engine: str | None,
-    workers: int | None,
-    show_images: bool,
-    pdf: bool,
-    dry_run: bool,
-    as_json: bool,
+    how: AuditOptions,
 ) -> None:
     """Say what will be done, do it, and tell what came of it."""
     if public is None:
@@ -42,7 +33,7 @@ def run_updates(
     from fluoroscope.audit.updates.asked import asked_updates
     from fluoroscope.audit.updates.run import finished, run_asked
     from fluoroscope.cells import LOCAL
-    from fluoroscope.cli.audit import tell
+    from fluoroscope.cli.audit import announce, tell
     from fluoroscope.cli.meter_inputs import importable_here
 
     importable_here()
@@ -50,13 +41,13 @@ def run_updates(
         folder,
         public=public,
         model=model,
-        arguments=options.parsed(list(model_arguments)),
+        arguments=trained.arguments,
         images=_by_site(images, "--images", "SITE=FOLDER"),
         holds={site: _count(site, said) for site, said in _by_site(holds, "--holds", "SITE=NUMBER").items()},
-        training=training,
-        classes=None if classes is None else [name.strip() for name in classes.split(",")],
-        size=size,
-        defences=[named_defence(each) for each in defences],
+        training=trained.plain_training(),
+        classes=trained.class_names,
+        size=trained.size,
+        defences=trained.defences,
         seconds=seconds,
         budget_minutes=budget,
         seed=seed,
@@ -71,18 +62,13 @@ def run_updates(
         for cell in asked.cells
     ]
     done = finished(asked, out)
-    if as_json and dry_run:
-        console.print_json({"cells": rows, "finished": done, "seconds": seconds})
-        return
-    if not as_json:
-        console.print_table(f"to be run, within {budget:g} min", rows)
-        console.say(f"each takes {seconds:g} s at most; {done} of {len(rows)} are finished.")
-    if dry_run:
+    about = f"each takes {seconds:g} s at most; {done} of {len(rows)} are finished."
+    if not announce(how, {"cells": rows, "finished": done, "seconds": seconds}, budget, rows, about):
         return
     with bar("audit") as progress:
-        chosen = options.cell_engine(engine, workers) or LOCAL
+        chosen = options.cell_engine(how.engine, how.workers) or LOCAL
         found = run_asked(asked, out, chosen, lambda at, cells, what: progress(at, cells, what[:40]))
-    tell(found, out, show_images, pdf, as_json)
+    tell(found, out, how)
 
 
 def _by_site(said: Sequence[str], option: str, form: str) -> dict[str, str]:

@@ -6,6 +6,7 @@ import typer
 
 from fluoroscope.cli import options
 from fluoroscope.cli.audit import run
+from fluoroscope.cli.audit_options import AuditOptions
 
 
 def add_to(app: typer.Typer) -> None:
@@ -26,4 +27,4 @@ def add_to(app: typer.Typer) -> None:
 
         plan = preset_plan("quick")
         plan = plan if seed is None else plan.model_copy(update={"seed": seed})
-        run(plan, out, None, workers, show_images=False, pdf=False, dry_run=False, as_json=as_json)
+        run(plan, out, AuditOptions(workers=workers, as_json=as_json))

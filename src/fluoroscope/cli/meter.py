@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fluoroscope.cli import console, options
-from fluoroscope.cli import training_options as told
+from fluoroscope.cli.option_group import grouped
+from fluoroscope.cli.training_options import TrainingOptions
 from fluoroscope.errors import Misconfigured
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ def add_to(app: typer.Typer) -> None:
         epilog="Example: fluoroscope meter --before global.pt --after client.pt --model myfed.task:Net --images own/ "
         "--public public/ --lr 1e-3. Exit codes: 0 measured, or sent by the policy; 4 withheld by it; 2 wrong input."
     )
+    @grouped
     def meter(
         before: Annotated[Path, typer.Option(help="The global model that you were sent: .pt, .safetensors or .npz.")],
         after: Annotated[Path, typer.Option(help="What you would send back.")],
@@ -33,20 +35,8 @@ def add_to(app: typer.Typer) -> None:
         public: Annotated[
             str | None, typer.Option(help="Public images of the same kind: what an attacker would learn from.")
         ] = None,
-        model_argument: told.ModelArguments = None,
-        size: told.Size = None,
-        classes: told.Classes = None,
-        optimiser: told.Optimiser = None,
-        lr: told.Lr = None,
-        momentum: told.Momentum = None,
-        weight_decay: told.WeightDecay = None,
-        epochs: told.Epochs = None,
-        steps: told.Steps = None,
-        batch_size: told.BatchSize = None,
-        normalise: told.Normalise = None,
-        loss: told.Loss = None,
-        training: told.Training = None,
-        defence: told.Defences = None,
+        *,
+        trained: TrainingOptions,
         policy: Annotated[Path | None, typer.Option(help="Your appetite.toml: it decides, and the exit code.")] = None,
         epsilon: Annotated[
             float | None, typer.Option(help="For --policy: the epsilon that is spent when this update is sent.")
@@ -74,33 +64,10 @@ def add_to(app: typer.Typer) -> None:
         from fluoroscope.site.meter import Measuring, measure
 
         options.use("cpu", threads)
-        given = {
-            "optimiser": optimiser,
-            "lr": lr,
-            "momentum": momentum,
-            "weight_decay": weight_decay,
-            "epochs": epochs,
-            "steps": steps,
-            "batch_size": batch_size,
-            "loss": loss,
-        }
-        trained = told.told_training(given, normalise, training)
         if epsilon is not None and policy is None:
             raise Misconfigured("--epsilon is for --policy, which alone has a limit for it.")
         decider = None if policy is None else _policy(policy)  # a bad policy is named before anything is measured
-        found = read_inputs(
-            before,
-            after,
-            model,
-            model_argument or [],
-            images,
-            public,
-            size,
-            classes,
-            trained,
-            defence or [],
-            seed or 0,
-        )
+        found = read_inputs(before, after, model, images, public, trained, seed or 0)
         with console.err.status("reading") as status:
             measured = measure(
                 found.record,

@@ -2,13 +2,10 @@
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from fluoroscope.cli.options import parsed
-from fluoroscope.cli.training_options import named_defence
+from fluoroscope.cli.training_options import TrainingOptions
 from fluoroscope.data import Request, load
 from fluoroscope.data.classes import in_classes
 from fluoroscope.data.multi_label import with_findings
@@ -36,25 +33,21 @@ def read_inputs(
     before: Path,
     after: Path,
     model: str,
-    arguments: Sequence[str],
     images: str,
     public: str | None,
-    size: int | None,
-    classes: str | None,
-    training: Mapping[str, Any],
-    defences: Sequence[str],
+    trained: TrainingOptions,
     seed: int,
 ) -> Inputs:
     """Read all files; the first thing that is wrong is named."""
     importable_here()
-    settings = described_training(training)
-    own = load(images, Request(size, seed=seed))
+    settings = described_training(trained.plain_training())
+    own = load(images, Request(trained.size, seed=seed))
     if not len(own):
         raise BadInput(f"there is no image in {images}.")
     own = with_findings(own) if settings.loss == "multi-label" else own
-    names = _class_names(own, public, classes, settings.loss == "multi-label", seed)
+    names = _class_names(own, public, trained.class_names, settings.loss == "multi-label", seed)
     own = in_classes(own, names)
-    described = described_model(model, parsed(list(arguments)))
+    described = described_model(model, trained.arguments)
     try:
         network = planned_network(described, own.shape, names, own.name)
     except Misconfigured as problem:
@@ -64,7 +57,7 @@ def read_inputs(
         local.normalisation.check_channels(own.channels)
     record = record_of_files(network, before, after, local)
     others = None if public is None else public_set(public, network, local, seed, names)
-    return Inputs(record, own, others, build_defences([named_defence(each) for each in defences]))
+    return Inputs(record, own, others, build_defences(trained.defences))
 
 
 def importable_here() -> None:
@@ -74,10 +67,12 @@ def importable_here() -> None:
         sys.path.insert(0, here)
 
 
-def _class_names(own: ImageSet, public: str | None, classes: str | None, multi_label: bool, seed: int) -> list[str]:
+def _class_names(
+    own: ImageSet, public: str | None, classes: list[str] | None, multi_label: bool, seed: int
+) -> list[str]:
     """As told, or those of the site's own images and of the public ones together, sorted."""
     if classes is not None:
-        return [name.strip() for name in classes.split(",")]
+        return classes
     if public is None or public.startswith("phantom/"):
         return list(own.classes)
     found = load(public, Request(own.size, seed=seed))

@@ -4,6 +4,7 @@ Where the client's own images are here, guesses are scored against them. Where t
 attack does on simulated clients; whether its guess is right nobody here can say.
 """
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -65,6 +66,17 @@ class UpdateCell(FoundCell):
         same = name.lower() == name and all(c.isalnum() or c == "-" for c in name)
         return super().id if same else f"{super().id}-{digest(name)[:6]}"
 
+    def run(self, context: CellContext) -> Result:
+        time_left = TimeLeft(self.seconds)
+        update = prepare(self.told, context.seed)
+        ground = update.ground(context.seed, time_left)
+        context.on_progress(0.1)
+        return self.attacked(update, ground, time_left, context)
+
+    @abstractmethod
+    def attacked(self, update: Prepared, ground: Simulated, time_left: TimeLeft, context: CellContext) -> Result:
+        """What this cell tries on the update, beside simulated clients."""
+
 
 @dataclass(frozen=True)
 class RecordedReconstruction(UpdateCell):
@@ -72,11 +84,8 @@ class RecordedReconstruction(UpdateCell):
 
     kind: ClassVar[Kind] = "reconstruction"
 
-    def run(self, context: CellContext) -> Result:
-        time_left, seed = TimeLeft(self.seconds), context.seed
-        update = prepare(self.told, seed)
-        ground = update.ground(seed, time_left)
-        context.on_progress(0.1)
+    def attacked(self, update: Prepared, ground: Simulated, time_left: TimeLeft, context: CellContext) -> Result:
+        seed = context.seed
         with folder_for(context.checkpoint, ground.seen, update.public, seed) as folder:
             trials = play(ground, folder, seed, time_left)
         context.on_progress(0.9)
@@ -145,13 +154,9 @@ class RecordedLabelCounts(UpdateCell):
 
     kind: ClassVar[Kind] = "label-counts"
 
-    def run(self, context: CellContext) -> Result:
-        time_left, seed = TimeLeft(self.seconds), context.seed
-        update = prepare(self.told, seed)
-        ground = update.ground(seed, time_left)
-        context.on_progress(0.2)
-        guessed, _ = guess_label_counts(ground, seed, time_left)
-        scores = _about_own(guessed, update, ground, seed) | scores_of(
+    def attacked(self, update: Prepared, ground: Simulated, time_left: TimeLeft, context: CellContext) -> Result:
+        guessed, _ = guess_label_counts(ground, context.seed, time_left)
+        scores = _about_own(guessed, update, ground, context.seed) | scores_of(
             self.kind,
             rehearsal_gain=guessed.scored.gain,
             rehearsal_p_value=Measured(guessed.scored.p_value, guessed.clients),

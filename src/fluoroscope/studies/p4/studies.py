@@ -115,6 +115,13 @@ def _table_2(row: Settings) -> dict[str, Any]:
     return {"non_converging": TABLE_2[row["init"], row["distance"], row["lr"]]}
 
 
+def _resnet_sizes(
+    cells: Callable[[int], list[Configuration]], iterations: int, lr: float
+) -> dict[Size, list[Configuration]]:
+    """The cells on the ResNet in so many small steps, and as P4 prints them."""
+    return {"small": _resnet(cells(2), iterations, lr), "paper": _as_printed(_resnet(cells(20), 5000, 0.001))}
+
+
 def _resnet(cells: list[Configuration], iterations: int, lr: float) -> list[Configuration]:
     return [replace(cell, model="resnet18-sigmoid", iterations=iterations, lr=lr) for cell in cells]
 
@@ -177,7 +184,7 @@ enter(
         "p4/fig-3",
         "MSE and SSIM by iteration, sigmoid ResNet-18, X-ray",
         "All images converge; Unif ends at a lower MSE than TG, and the distances perform alike.",
-        {"small": _resnet(_four(2), 30, 0.02), "paper": _as_printed(_resnet(_four(20), 5000, 0.001))},
+        _resnet_sizes(_four, 30, 0.02),
         draw.by_iteration,
         lambda row: {"non_converging": 0, **RANDOM},
         curves=True,
@@ -186,7 +193,7 @@ enter(
         "p4/fig-4",
         "SAPAG's own λ² = Var(g), sigmoid ResNet-18, colour images",
         "With λ² = Var(g) convergence is slow on single images.",
-        {"small": _resnet(_sapag(2), 25, 0.02), "paper": _as_printed(_resnet(_sapag(20), 5000, 0.001))},
+        _resnet_sizes(_sapag, 25, 0.02),
         draw.reconstructions,
         curves=True,
     ),
@@ -210,10 +217,7 @@ enter(
         "p4/fig-7",
         "Reconstructions, sigmoid ResNet-18, colour images",
         "With AdamW all four configurations reconstruct the images.",
-        {
-            "small": _resnet(_four(2, data=FUNDUS), 25, 0.02),
-            "paper": _as_printed(_resnet(_four(20, data=FUNDUS), 5000, 0.001)),
-        },
+        _resnet_sizes(lambda images: _four(images, data=FUNDUS), 25, 0.02),
         draw.reconstructions,
         curves=True,
     ),
