@@ -47,7 +47,7 @@ def add_to(app: typer.Typer) -> None:
         ] = None,
         public: Annotated[
             str | None,
-            typer.Option(help="The attacker's public images, such as folder:PATH. [default: auxiliary ones]"),
+            typer.Option(help="The attacker's public images, such as folder:PATH. default: auxiliary ones"),
         ] = None,
         seed: options.Seed = 0,
         as_json: options.Json = False,

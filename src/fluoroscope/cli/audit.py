@@ -51,7 +51,7 @@ def add_to(app: typer.Typer) -> None:
         ] = None,
         model: Annotated[
             str | None,
-            typer.Option(help="What was trained: package.module:function, or a name. [default: as recorded]"),
+            typer.Option(help="What was trained: package.module:function, or a name. default: as recorded"),
         ] = None,
         images: Annotated[
             list[str] | None,
@@ -67,9 +67,7 @@ def add_to(app: typer.Typer) -> None:
             str | None, typer.Option(help="Public images of the same kind: what an attacker would learn from.")
         ] = None,
         trained: TrainingOptions,
-        seconds: Annotated[
-            float | None, typer.Option(min=1, help="Per update and kind of attack. [default: 90]")
-        ] = None,
+        seconds: Annotated[float | None, typer.Option(min=1, help="Per update and kind of attack. default: 90")] = None,
     ) -> None:
         """Play every attacker on a planned federation, with and without defences, and write one page. With --updates:
         attack what a federation recorded.

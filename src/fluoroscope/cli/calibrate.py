@@ -37,7 +37,7 @@ def add_to(app: typer.Typer) -> None:
         ] = "holds",
         attack: Annotated[
             list[str] | None,
-            typer.Option(help="Attacks to search by in the place of all that apply. [default: auto]"),
+            typer.Option(help="Attacks to search by in the place of all that apply. default: auto"),
         ] = None,
         settings: Annotated[list[str] | None, typer.Option("--set", help="key=value of a named attack.")] = None,
         client: Annotated[str | None, typer.Option(help="Whose leak; default: the one with the fewest images.")] = (
@@ -48,7 +48,7 @@ def add_to(app: typer.Typer) -> None:
             typer.Option(help="Whom settings are tried on: public (simulated clients) or records (private updates)."),
         ] = "public",
         public: Annotated[
-            str | None, typer.Option(help="Public images, such as folder:PATH. [default: the plan's auxiliary ones]")
+            str | None, typer.Option(help="Public images, such as folder:PATH. default: the plan's auxiliary ones")
         ] = None,
         victims: Annotated[int, typer.Option(min=4, help="Simulated clients at each setting.")] = 48,
         draws: Annotated[int, typer.Option(min=2, help="With --on records: defended updates at each setting.")] = 4,

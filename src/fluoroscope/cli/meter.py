@@ -45,7 +45,7 @@ def add_to(app: typer.Typer) -> None:
             Path | None, typer.Option(help="Write a PNG of your images beside what a server makes of the update.")
         ] = None,
         seconds: Annotated[
-            float | None, typer.Option(min=1, help="That it may take; what does not fit is named. [default: 90]")
+            float | None, typer.Option(min=1, help="That it may take; what does not fit is named. default: 90")
         ] = None,
         seed: options.Seed = 0,
         keep: Annotated[

@@ -24,7 +24,7 @@ def add_to(app: typer.Typer) -> None:
             bool,
             typer.Option(help="Say how long each part took; without it two runs of one seed give the same page."),
         ] = True,
-        out: Annotated[Path | None, typer.Option("--out", help="The file to write. [default: DIR/report.html]")] = None,
+        out: Annotated[Path | None, typer.Option("--out", help="The file to write. default: DIR/report.html")] = None,
         as_json: options.Json = False,
     ) -> None:
         """Write the page of an audit: one HTML file for the privacy officer and the engineer, without a network."""

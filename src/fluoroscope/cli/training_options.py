@@ -19,26 +19,26 @@ class TrainingOptions:
     model_argument: Annotated[
         list[str] | None, typer.Option(help="What the function is called with: classes=2. Repeatable.")
     ] = None
-    size: Annotated[int | None, typer.Option(help="Pixels that images are brought to. [default: theirs]")] = None
+    size: Annotated[int | None, typer.Option(help="Pixels that images are brought to. default: theirs")] = None
     classes: Annotated[
         str | None,
-        typer.Option(help="All classes in the order of the outputs: normal,pneumonia. [default: sorted by name]"),
+        typer.Option(help="All classes in the order of the outputs: normal,pneumonia. default: sorted by name"),
     ] = None
     optimiser: Annotated[
-        str | None, typer.Option("--optimiser", "--optimizer", help="sgd, adam, adamw or gradient. [default: sgd]")
+        str | None, typer.Option("--optimiser", "--optimizer", help="sgd, adam, adamw or gradient. default: sgd")
     ] = None
-    lr: Annotated[float | None, typer.Option(help="The learning rate. [default: 0.01]")] = None
+    lr: Annotated[float | None, typer.Option(help="The learning rate. default: 0.01")] = None
     momentum: Annotated[float | None, typer.Option(help="Of sgd.")] = None
-    weight_decay: Annotated[float | None, typer.Option(help="[default: 0; adamw: 0.01]")] = None
-    epochs: Annotated[int | None, typer.Option(help="In the round. [default: 1]")] = None
+    weight_decay: Annotated[float | None, typer.Option(help="default: 0; adamw: 0.01")] = None
+    epochs: Annotated[int | None, typer.Option(help="In the round. default: 1")] = None
     steps: Annotated[int | None, typer.Option(help="In the place of epochs.")] = None
-    batch_size: Annotated[int | None, typer.Option(help="[default: 8]")] = None
+    batch_size: Annotated[int | None, typer.Option(help="default: 8")] = None
     normalise: Annotated[
         str | None, typer.Option("--normalise", "--normalize", help="mean,std of pixels in [0, 1]: .48,.24")
     ] = None
     loss: Annotated[str | None, typer.Option(help="cross-entropy, multi-label or package.module:function.")] = None
     training: Annotated[
-        list[str] | None, typer.Option(help="Any other key of a plan's [training]: clip_norm=1.0. Repeatable.")
+        list[str] | None, typer.Option(help="Any other key of a plan's table training: clip_norm=1.0. Repeatable.")
     ] = None
     defence: Annotated[
         list[str] | None,
