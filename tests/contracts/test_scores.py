@@ -36,6 +36,7 @@ from fluoroscope.scores.label_counts import score_mixes
 from fluoroscope.scores.legibility import Writing, cells, dot_size, legibility, read
 from fluoroscope.scores.matching import match
 from fluoroscope.scores.null import against_others
+from fluoroscope.scores.permutations import permutation_p_value
 from fluoroscope.scores.projection import tsne
 from fluoroscope.scores.rdlv import mean_rdlv, rdlv
 from fluoroscope.scores.reconstruction import score
@@ -144,6 +145,7 @@ OTHERS: dict[str, Callable[[], Any]] = {
     "mean_rdlv": lambda: mean_rdlv(VALUES, rng()),
     "match": lambda: match(torch.outer(VALUES, VALUES), higher_is_better=True),
     "tsne": lambda: tsne(embedded(originals()), rng()),
+    "permutation_p_value": lambda: permutation_p_value(VALUES, VALUES.mean()),
     "roc": lambda: roc(VALUES, VALUES - 0.2, rng(), 50),
     "true_positives_at": lambda: true_positives_at(roc(VALUES, VALUES - 0.2, rng(), 50), 0.5),
     "clopper_pearson_upper": lambda: clopper_pearson_upper(3, 7, 0.95),
