@@ -9,9 +9,10 @@ import torch
 from fluoroscope.calibration import attackers as under_attack
 from fluoroscope.calibration import calibrate as calibration
 from fluoroscope.calibration.attackers import Attackers
-from fluoroscope.calibration.calibrate import Settings, calibrate, check, open_bench, stage_for, without_defence
+from fluoroscope.calibration.calibrate import calibrate, check, open_bench, stage_for, without_defence
 from fluoroscope.calibration.candidates import candidate, split_names
 from fluoroscope.calibration.kept import Tried
+from fluoroscope.calibration.points import Settings
 from fluoroscope.calibration.stage import RecordedClient, SimulatedClients
 from fluoroscope.calibration.target import Target
 from fluoroscope.errors import BadInput, Misconfigured, Unsupported

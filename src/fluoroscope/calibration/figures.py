@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from matplotlib.figure import Figure
 
-from fluoroscope.calibration.calibrate import Calibrated, Point
+from fluoroscope.calibration.points import Calibrated, Point
 from fluoroscope.report.figures import Panel, panels
 from fluoroscope.report.figures import Point as Drawn
 

@@ -12,9 +12,9 @@ from fluoroscope.errors import Misconfigured
 
 if TYPE_CHECKING:
     from fluoroscope.calibration.attackers import Attackers
-    from fluoroscope.calibration.calibrate import Calibrated
     from fluoroscope.calibration.candidates import Candidate
     from fluoroscope.calibration.measured import Measured
+    from fluoroscope.calibration.points import Calibrated
     from fluoroscope.calibration.stage import Stage
 
 
@@ -66,9 +66,10 @@ def add_to(app: typer.Typer) -> None:
         """
         from fluoroscope import strict_json
         from fluoroscope.atomic_write import write_text
-        from fluoroscope.calibration.calibrate import Settings, check, front, open_bench, stage_for, without_defence
         from fluoroscope.calibration.calibrate import calibrate as search
+        from fluoroscope.calibration.calibrate import check, open_bench, stage_for, without_defence
         from fluoroscope.calibration.figures import drawn
+        from fluoroscope.calibration.points import Settings, front
         from fluoroscope.calibration.search import questions
         from fluoroscope.calibration.target import parse_target
         from fluoroscope.report.figures import write
