@@ -43,10 +43,6 @@ class LabelCounts(ServerCell):
     """Rounds that an attack which learns plays, per client."""
 
     @property
-    def settings(self) -> dict[str, Any]:
-        return {"attack": self.attack_name, "round": self.round, "clients": self.named_clients}
-
-    @property
     def attack(self) -> LabelCountAttack:
         found = LABEL_COUNT_ATTACKS.get(self.attack_name)
         return replace(found, simulations=self.simulations) if isinstance(found, LearnedCounts) else found

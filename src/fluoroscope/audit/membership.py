@@ -1,7 +1,7 @@
 """A curious server: which of the images that it has were in a client's training."""
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -38,10 +38,6 @@ class Membership(ServerCell):
     attack_name: str = "loss"
     shadows: int = 8
     """Of an attack that simulates the client."""
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        return {"attack": self.attack_name, "round": self.round, "clients": self.named_clients}
 
     @property
     def attack(self) -> tuple[str, int]:

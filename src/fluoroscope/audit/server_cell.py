@@ -1,7 +1,7 @@
 """What the cells of a curious server's inferences have in common: some clients of a recorded round."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from fluoroscope.audit.cell import AuditCell
 from fluoroscope.errors import Unsupported
@@ -18,6 +18,7 @@ class ServerCell(AuditCell):
     threat: ClassVar[str | None] = "curious-server"
     clients: tuple[str, ...] = ()
     round: int = 1
+    attack_name: str = ""
 
     def took_part(self, task: Task, store: RecordStore) -> list[int]:
         """The places of those of the clients whose update of the round was recorded."""
@@ -31,8 +32,8 @@ class ServerCell(AuditCell):
         return found
 
     @property
-    def named_clients(self) -> str:
-        return ", ".join(self.clients)
+    def settings(self) -> dict[str, Any]:
+        return {"attack": self.attack_name, "round": self.round, "clients": ", ".join(self.clients)}
 
 
 def seen_by_server(task: Task, record: UpdateRecord) -> Observation:

@@ -1,7 +1,7 @@
 """A curious server: which client an image belongs to."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 
@@ -28,10 +28,7 @@ class Source(ServerCell):
     """Training images of the clients: whose model fits each best?"""
 
     kind: ClassVar[Kind] = "source"
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        return {"attack": "source", "round": self.round, "clients": self.named_clients}
+    attack_name: str = "source"
 
     def run(self, context: CellContext) -> Result:
         plan = self.federation

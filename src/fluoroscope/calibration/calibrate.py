@@ -27,7 +27,7 @@ from fluoroscope.scenarios.auto_attacks import candidates
 Tell = Callable[[str], None]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Bench:
     """A federation without the candidate: its records, and where to work."""
 

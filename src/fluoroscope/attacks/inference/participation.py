@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Generator, Tensor
@@ -18,8 +18,7 @@ _LEAST = 1e-12
 """A loss that is no longer told from 0."""
 
 
-@dataclass(frozen=True)
-class Difference:
+class Difference(NamedTuple):
     """P3 tables 9, 10, D.13 to D.16, of one round."""
 
     aggregated: float

@@ -89,8 +89,8 @@ class AskedUpdates:
 
 def asked_updates(
     folder: Path,
-    *,
     public: str,
+    *,
     model: str | None,
     arguments: Mapping[str, Any] | None,
     images: Mapping[str, str] | None,

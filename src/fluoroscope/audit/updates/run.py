@@ -70,7 +70,7 @@ def audit_updates(
     """
     asked = asked_updates(
         Path(folder),
-        public=public,
+        public,
         model=model,
         arguments=arguments,
         images=images,
