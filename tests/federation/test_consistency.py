@@ -259,6 +259,7 @@ def test_masked_vectors_stay_flat():
 
 
 def test_other_messages_pass_untouched():
+    InProcessGrid(ClientApp(), 1, lambda reply: None)  # Flower makes messages within a run only
     message = Message(RecordDict({"config": ConfigRecord({"a": 1})}), 2, "evaluate")
     assert consistency_mod()(message, None, lambda given, context: given) is message
 
