@@ -22,6 +22,12 @@ class BadInput(FluoroscopeError):
     exit_code = 2
 
 
+class BringsCode(BadInput):
+    """A file that should hold weights brings code: it was refused, and nothing in it was run."""
+
+    exit_code = 3
+
+
 class Unsupported(FluoroscopeError):
     """The combination that was asked for cannot work; the message says what can."""
 

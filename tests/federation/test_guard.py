@@ -119,3 +119,50 @@ def test_adapters_over_a_frozen_base_are_judged_and_a_missing_layer_is_drift():
     for name, value in agreed.named_parameters():
         value.requires_grad_(name in last)
     assert answered(guard_mod(agreed), message(travelling))[1]
+
+
+@pytest.mark.parametrize(
+    "images",
+    [
+        np.random.default_rng(0).random((6, 1, 28, 28)),
+        np.random.default_rng(0).integers(0, 256, (6, 1, 28, 28), dtype=np.uint8),
+        lambda context: np.random.default_rng(0).random((6, 1, 28, 28), dtype=np.float32),
+        torch.zeros(0, 1, 28, 28),
+        np.zeros((0, 1, 28, 28)),
+        lambda context: None,
+        None,
+    ],
+)
+def test_images_of_numpy_and_none_at_all(images):
+    """The guard runs in every case; an honest model passes and a crafted one does not."""
+    verdicts = []
+    mod = guard_mod(AGREED.build(), images, told=verdicts.append)
+    assert answered(mod, message(AGREED.build(seed=5).state_dict()))[1]
+    assert not answered(mod, message(crafted()))[1]
+    assert [verdict.ran for verdict in verdicts] == [True, True]
+
+
+def test_bytes_are_brought_to_the_range_of_images():
+    """255 is white: the verdict is that on the same images between 0 and 1."""
+    pixels, verdicts = np.random.default_rng(0).integers(0, 256, (6, 1, 28, 28), dtype=np.uint8), []
+    for images in (pixels, pixels.astype(np.float32) / 255):
+        answered(guard_mod(AGREED.build(), images, told=verdicts.append), message(AGREED.build(seed=5).state_dict()))
+    assert verdicts[0].reasons == verdicts[1].reasons
+
+
+def test_an_agreed_network_that_is_wrapped_itself():
+    wrapped = torch.nn.DataParallel(AGREED.build())
+    honest = AGREED.build(seed=5).state_dict()
+    for state in (honest, {f"module.{name}": value for name, value in honest.items()}):
+        assert answered(guard_mod(wrapped), message(state))[1]
+    assert not answered(guard_mod(wrapped), message(crafted()))[1]
+
+
+def test_what_cannot_be_judged_is_refused():
+    def broken(context):
+        raise OSError("the disk with the images is gone")
+
+    reply, trained = answered(guard_mod(AGREED.build(), broken), message(AGREED.build().state_dict()))
+    assert not trained
+    assert reply.error.code == REFUSED
+    assert "disk" not in reply.error.reason

@@ -58,6 +58,21 @@ def test_with_the_guard_every_client_refuses_and_nothing_leaks(plan, tmp_path):
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["findings.json"]
 
 
+def test_with_consistency_the_sum_over_different_models_is_noise(plan):
+    task = load_task(read_plan(plan))
+    server = MaliciousServer((0,), 1, None, Peeling(), "secagg+")
+    outcome = run_malicious_rounds(task, server, guard=False, seed=0, consistency=True)
+    (taken,) = outcome.recoveries
+    assert int(taken.score.recovered.sum()) == 0
+    assert not outcome.refused
+
+
+def test_consistency_needs_secure_aggregation(plan, tmp_path):
+    done = fluoroscope("medileak", "plan.toml", "--consistency", "--aggregation", "plain", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "leave out --aggregation plain" in done.stderr
+
+
 def test_an_honest_server_passes_the_guard(plan):
     """The guard of `medileak` lets the agreed network through: what it refuses is what was crafted."""
     task = load_task(read_plan(plan))

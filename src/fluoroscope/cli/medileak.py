@@ -23,6 +23,9 @@ def add_to(app: typer.Typer) -> None:
     def medileak(
         plan: Annotated[Path, typer.Argument(help="A plan (TOML); its partition must leave auxiliary images.")],
         guard: Annotated[bool, typer.Option(help="Let every client inspect a model before training it.")] = False,
+        consistency: Annotated[
+            bool, typer.Option(help="Mix the model's digest into the clients' keys; --guard does it, too.")
+        ] = False,
         victim: Annotated[
             list[str] | None, typer.Option(help="A client; several are taken in turn. Default: the first.")
         ] = None,
@@ -39,7 +42,8 @@ def add_to(app: typer.Typer) -> None:
     ) -> None:
         """Play P2's malicious server: crafted models, and images read from the securely summed updates.
 
-        With --guard the clients refuse such models: exit code 3, and nothing leaks.
+        With --guard the clients refuse such models: exit code 3, and nothing leaks. With --consistency they train them,
+        and the sum over different models is noise.
         """
         from fluoroscope.attacks.imprint import Adjacent, Peeling
         from fluoroscope.cli.medileak_files import write_outcome
@@ -53,6 +57,8 @@ def add_to(app: typer.Typer) -> None:
         )
 
         options.use("cpu", threads)
+        if consistency and aggregation != "secagg+":
+            raise Misconfigured("--consistency changes the keys of secure aggregation: leave out --aggregation plain.")
         for what, value, known in (("decoder", decoder, DECODERS), ("aggregation", aggregation, tuple(SUMS))):
             if value not in known:
                 raise Misconfigured(f"there is no {what} {value!r}. Known: {', '.join(known)}.")
@@ -71,7 +77,7 @@ def add_to(app: typer.Typer) -> None:
             steady=(task.clients[victims[0]].batch_size or training.batch_size) < held,
         )
         with bar("medileak") as tell:
-            outcome = run_malicious_rounds(task, server, guard, read.seed, tell)
+            outcome = run_malicious_rounds(task, server, guard, read.seed, tell, consistency)
         where = out or Path("runs") / f"{plan.stem}-medileak"
         title = f"{plan.name}: recovered under {aggregation}, lr {training.lr:g}, {training.epochs} local epochs"
         files = write_outcome(outcome, task, title, where)

@@ -8,6 +8,7 @@ fit parameters, which SecAgg+ sends with its third stage. A refusal is an error 
 
 from collections.abc import Callable, Sequence
 from logging import ERROR, INFO
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,12 +18,13 @@ from torch import Tensor, nn
 
 from fluoroscope.defences.guard import Verdict, inspect
 from fluoroscope.federation.messages import is_train, to_state
-from fluoroscope.models.names import completed, unwrapped
+from fluoroscope.models.names import TOOLS, completed, prefix_of, unwrapped
 from fluoroscope.types import State
 
 Next = Callable[[Message, Context], Message]
 Mod = Callable[[Message, Context, Next], Message]
-Images = Tensor | Callable[[Context], Tensor | None] | None
+Array = np.ndarray[Any, Any]
+Images = Tensor | Array | Callable[[Context], Tensor | Array | None] | None
 REFUSED = 3
 """The error's code in the reply, as the exit code of the command."""
 
@@ -38,8 +40,9 @@ def guard_mod(
     Args:
         agreed: the network that was agreed on; it names the arrays that come without names. Where only what it
             trains travels, such as adapters (LoRA) over a frozen base, the rest is taken from here.
-        images: the client's own, (n, channels, height, width) in [0, 1], or a function of the node's Context that
-            gives them: an app is one file for all sites, and each site's images lie elsewhere.
+        images: the client's own, (n, channels, height, width) in [0, 1] or as bytes, of torch or numpy; or a function
+            of the node's Context that gives them: an app is one file for all sites, and each site's images lie
+            elsewhere. With none, or no images, the guard uses stand-ins.
         digests: gives what other clients say that they were sent, asked anew for every model.
         told: called with each verdict.
     """
@@ -48,11 +51,15 @@ def guard_mod(
         if not is_train(message):
             return call_next(message, context)
         for record in message.content.array_records.values():
-            state = received(record, agreed)
-            if not state:
-                continue
-            own = images(context) if callable(images) else images
-            verdict = inspect(state, agreed, own, digests() if digests is not None else ())
+            try:
+                state = received(record, agreed)
+                if not state:
+                    continue
+                own = _tensor(images(context) if callable(images) else images)
+                verdict = inspect(state, agreed, own, digests() if digests is not None else ())
+            except Exception as problem:  # whatever it is: a model that cannot be judged is not trained
+                log(ERROR, "guard: this model could not be judged, and is refused: %r", problem)
+                return refusal(message)
             if told is not None:
                 told(verdict)
             if verdict.refused:
@@ -69,6 +76,13 @@ def refusal(message: Message) -> Message:
     return Message(Error(REFUSED, "the client's guard refused this model"), reply_to=message)
 
 
+def _tensor(images: Tensor | Array | None) -> Tensor | None:
+    if images is None or not len(images):
+        return None
+    found = images if isinstance(images, Tensor) else torch.from_numpy(np.ascontiguousarray(images))
+    return found.float() / 255 if found.dtype == torch.uint8 else found.float()
+
+
 def received(record: ArrayRecord, agreed: nn.Module | State) -> dict[str, Tensor]:
     """The arrays by name. Legacy parameters are numbered: they take the agreed names, in order."""
     if not record:
@@ -76,6 +90,8 @@ def received(record: ArrayRecord, agreed: nn.Module | State) -> dict[str, Tensor
     own = agreed.state_dict() if isinstance(agreed, nn.Module) else agreed
     if all(array.dtype for array in record.values()):
         named = unwrapped(to_state(record), own)
+        outer = prefix_of(own, named, wrappers=TOOLS)  # the agreed network itself may be wrapped
+        named = {f"{outer}{name}": value for name, value in named.items()}
         return completed(named, agreed) if isinstance(agreed, nn.Module) else named
     values = [torch.from_numpy(np.asarray(array.numpy())) for array in record.values() if array.data]
     names = list(own)

@@ -106,7 +106,8 @@ def secure_round(
 ) -> SecureSum:
     """Train all participants on what they were sent and sum the results securely.
 
-    `mods` are the clients' own (Flower client mods): they see a model before it is trained.
+    `mods` are the clients' own (Flower client mods): they see a model before it is trained. With `consistency_mod` a
+    server that sends different models gets noise.
     """
     settings = settings or SecAgg()
     if len(participants) < 3:
@@ -148,7 +149,7 @@ def secure_round(
     context.state.array_records[MAIN_PARAMS_RECORD] = ArrayRecord([])
     workflow = SecAggPlusWorkflow(
         1.0,
-        0.5,
+        (len(participants) // 2 + 1) / len(participants),  # a majority: no two groups can be unmasked apart
         max_weight=settings.max_weight,
         clipping_range=settings.clipping_range,
         quantization_range=settings.quantisation,

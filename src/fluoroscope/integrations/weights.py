@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from fluoroscope.errors import Refused
+from fluoroscope.models.code_files import is_evaluated
 from fluoroscope.models.names import prefix_of
 from fluoroscope.types import State
 
@@ -62,11 +63,16 @@ def tensors(arrays: object) -> dict[str, Tensor]:
     """Copies as tensors: who sent the arrays may go on to change them.
 
     Raises:
-        Refused: there is none, or one is not an array of numbers.
+        Refused: there is none, one is not an array of numbers, or there is code among them.
     """
     if not isinstance(arrays, Mapping) or not arrays:
         raise Refused("it carries no weights")
-    return {_name(name): _tensor(value) for name, value in arrays.items()}
+    if is_evaluated(arrays):
+        raise Refused("it carries a configuration that MONAI would run as code, where weights are asked for")
+    found = {_name(name): _tensor(value) for name, value in arrays.items()}
+    if not any(value.numel() for value in found.values()):
+        raise Refused("its arrays hold no number")
+    return found
 
 
 def _name(name: object) -> str:

@@ -4,6 +4,7 @@ A checkpoint holds more than weights, and every trainer names them in its own wa
 understood; anything else is an error that names the file.
 """
 
+import warnings
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,7 +16,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from fluoroscope.errors import BadInput
+from fluoroscope.errors import BadInput, BringsCode
+from fluoroscope.models.code_files import check_no_code, refuse_pickled_code
 
 KINDS = (".pt", ".pth", ".safetensors", ".npz")
 KEYS = ("model_state_dict", "state_dict", "model", "net", "network", "module", "weights", "params", "parameters")
@@ -39,23 +41,24 @@ def read_state(path: str | Path) -> dict[str, Tensor]:
     In a checkpoint that holds more, the state dict is found under the usual names: `{'model': ...}`.
 
     Raises:
-        BadInput: there is no such file, it is damaged, or it holds no state dict.
+        BringsCode: it is a program, a pickle with code, or a configuration that is evaluated. Nothing of it was run.
+        BadInput: there is no such file, it is damaged or empty, or it holds no state dict.
     """
     file = Path(path)
+    check_no_code(file)
     if not file.is_file():
         raise BadInput(
             f"there is no weights file {file}. Give the path of a state dict in a .pt, .pth, .safetensors or .npz file."
         )
-    if file.suffix == ".safetensors":
-        try:
-            return load_file(file)
-        except (SafetensorError, OSError) as error:
-            raise BadInput(f"{file} is not a readable safetensors file: {error}.") from error
-    if file.suffix == ".npz":
-        return _read_arrays(file)
-    if file.suffix in (".pt", ".pth"):
-        return _read_pickle(file)
-    raise BadInput(f"{file} ends in {file.suffix!r}; weights are read from {', '.join(KINDS)} files.")
+    if file.suffix not in KINDS:
+        raise BadInput(f"{file} ends in {file.suffix!r}; weights are read from {', '.join(KINDS)} files.")
+    if not file.stat().st_size:
+        raise BadInput(f"{file} was not read: it is empty (0 bytes), and no model. Ask for it again.")
+    found = {".safetensors": _read_safetensors, ".npz": _read_arrays}.get(file.suffix, _read_pickle)(file)
+    if not any(value.numel() for value in found.values()):
+        held = f"{len(found)} arrays without a number in them" if found else "no array"
+        raise BadInput(f"{file} holds {held}, and is no model: save model.state_dict() of a network.")
+    return found
 
 
 def plain_state(content: object) -> dict[str, Tensor] | None:
@@ -86,6 +89,14 @@ def _within(content: object, deep: int) -> dict[str, Tensor] | None:
     return inner[0] if len(inner) == 1 else None
 
 
+def _read_safetensors(file: Path) -> dict[str, Tensor]:
+    try:
+        return load_file(file)
+    except (SafetensorError, OSError) as error:
+        refuse_pickled_code(file)
+        raise BadInput(f"{file} is not a readable safetensors file: {error}.") from error
+
+
 def _read_arrays(file: Path) -> dict[str, Tensor]:
     try:
         with zipfile.ZipFile(file) as archive:
@@ -95,9 +106,13 @@ def _read_arrays(file: Path) -> dict[str, Tensor]:
         with np.load(file, allow_pickle=False) as arrays:
             held: dict[str, Any] = {name: arrays[name] for name in arrays.files}
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, MemoryError) as error:
+        if "allow_pickle" in str(error):
+            raise BringsCode(
+                f"{file} was not read: it holds objects besides arrays, which may run code and are never unpickled. "
+                "Ask for np.savez(..., **{name: array})."
+            ) from error
         raise BadInput(
-            f"{file} was not read: it is damaged, or holds objects besides arrays, which are never unpickled. Ask for "
-            "np.savez(..., **{name: array})."
+            f"{file} was not read: it is damaged, or no archive of arrays. Ask for np.savez(..., **{{name: array}})."
         ) from error
     return _state_of(held, file)
 
@@ -105,11 +120,12 @@ def _read_arrays(file: Path) -> dict[str, Tensor]:
 def _read_pickle(file: Path) -> dict[str, Tensor]:
     try:
         # weights_only: a pickle may otherwise run any code of its author's when it is opened.
-        with torch.serialization.safe_globals(list(_ARRAYS)):
+        with torch.serialization.safe_globals(list(_ARRAYS)), warnings.catch_warnings(action="ignore"):
             content = torch.load(file, map_location="cpu", weights_only=True)
     except Exception as error:  # a bad file stops the reader anywhere: zip, pickle, storage
+        refuse_pickled_code(file)
         raise BadInput(
-            f"{file} was not read: it is damaged, or holds code or objects besides tensors, which are never run. "
+            f"{file} was not read: it is damaged, or holds objects besides tensors, which are never unpickled. "
             "Ask for a plain state dict, from torch.save(model.state_dict(), ...), or for safetensors."
         ) from error
     return _state_of(content, file)
@@ -119,6 +135,8 @@ def _state_of(content: object, file: Path) -> dict[str, Tensor]:
     found = plain_state(content)
     if found is not None:
         return found
+    if isinstance(content, Mapping) and not content:
+        raise BadInput(f"{file} holds an empty state dict, and is no model: save model.state_dict() of a network.")
     several = [str(key) for key, value in content.items() if plain_state(value)] if isinstance(content, Mapping) else []
     if several:
         raise BadInput(f"{file} holds several state dicts ({', '.join(several)}): save the one that is meant.")

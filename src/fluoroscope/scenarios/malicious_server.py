@@ -9,6 +9,7 @@ from flwr.app import Context, Message
 from fluoroscope.attacks.imprint import MediLeak, merged
 from fluoroscope.defences.guard import Verdict
 from fluoroscope.errors import BadInput, Misconfigured, Refused
+from fluoroscope.federation.consistency import consistency_mod
 from fluoroscope.federation.guard import Mod, Next, guard_mod
 from fluoroscope.federation.secure_aggregation import Participant
 from fluoroscope.federation.task import Task
@@ -84,14 +85,21 @@ def run_malicious_rounds(
     guard: bool,
     seed: int,
     tell: Callable[[int, int, str], None] = lambda i, n, what: None,
+    consistency: bool = False,
 ) -> Outcome:
-    """Rounds of crafted models through secure aggregation; with the guard on, clients look at a model first."""
+    """Rounds of crafted models through secure aggregation.
+
+    With the guard on, clients look at a model first, and what it lets through is summed with `consistency`: to noise,
+    where they were sent different models.
+    """
     if not task.partition.auxiliary:
         raise Misconfigured("the attacker has no images of its own: set partition.auxiliary in the plan.")
     everyone = participants(task)
     auxiliary = task.images.batch.subset(task.partition.auxiliary)
     verdicts: dict[str, Verdict] = {}
     mods = [_guards(task, everyone, verdicts)] if guard else []
+    if guard or consistency:
+        mods.append(consistency_mod(drop_outs=False))  # a round that loses a client is not played on here anyway
     parts: dict[int, list[RecoveryResult]] = {}
     for number in range(server.rounds):
         victim = server.victims[number % len(server.victims)]

@@ -6,9 +6,10 @@ app = ClientApp(mods=[site_mod(open_site("appetite.toml"))])   # the site's poli
 # fluoroscope supernode --policy appetite.toml -- ...     # the site's policy, outside the app
 """
 
+from fluoroscope.federation.consistency import consistency_mod
 from fluoroscope.federation.guard import guard_mod
 from fluoroscope.integrations.flower.defence import defence_mod
 from fluoroscope.integrations.flower.meter import meter_mod, site_mod
 from fluoroscope.integrations.flower.record import record, record_mod
 
-__all__ = ["defence_mod", "guard_mod", "meter_mod", "record", "record_mod", "site_mod"]
+__all__ = ["consistency_mod", "defence_mod", "guard_mod", "meter_mod", "record", "record_mod", "site_mod"]
