@@ -98,18 +98,19 @@ def test_a_weak_attack_alone_cannot_say_safe(bench, monkeypatch):
 
 def test_a_setting_that_was_lucky_is_refuted_on_other_victims(bench, monkeypatch):
     """Then neither it nor anything weaker is chosen, and the search goes on."""
-    asked, everybody = [], calibration._Searched.everybody
+    asked, on_others = [], calibration._Searched._on_others
 
     def unlucky(self, value):
         asked.append((value, self.stage))
-        point = everybody(self, value)
+        point = on_others(self, value)
         return point if len(asked) > 1 else replace(point, safe=False, why_not="reads reads it")
 
-    monkeypatch.setattr(calibration._Searched, "everybody", unlucky)
+    monkeypatch.setattr(calibration._Searched, "_on_others", unlucky)
     how = settings(Reads())
     _, found = searched(bench, how)
     assert len(asked) == 2
-    assert found.least == asked[1][0] > asked[0][0]
+    assert found.unread == asked[1][0] > asked[0][0]
+    assert found.least == pytest.approx(2 * found.unread)
     assert found.chosen is not None
     assert {part.why_not for part in found.tried if part.parts[0][1]["noise_scale"] == asked[0][0]} == {
         "reads reads it"
@@ -117,6 +118,27 @@ def test_a_setting_that_was_lucky_is_refuted_on_other_victims(bench, monkeypatch
     fresh = stage_for(bench, replace(how, seed=1))
     patients = [victim.patients for victim in fresh.split.victims]
     assert patients != [victim.patients for victim in stage_for(bench, how).split.victims], "other victims"
+
+
+def test_what_everybody_reads_with_its_margin_pushes_the_search_on(bench, monkeypatch):
+    asked, everybody = [], calibration._Searched.everybody
+
+    def unlucky(self, value):
+        asked.append(value)
+        point = everybody(self, value)
+        return point if len(asked) > 1 else replace(point, safe=False, why_not="reads reads it")
+
+    monkeypatch.setattr(calibration._Searched, "everybody", unlucky)
+    _, found = searched(bench, settings(Reads()))
+    assert len(asked) == 2
+    assert found.least == asked[1] > asked[0]
+    assert found.unread > asked[0], "nothing at or below a setting that was read"
+    assert not next(point for point in found.tried if point.parts[0][1]["noise_scale"] == asked[0]).safe
+
+
+def test_a_margin_of_one_is_none(bench):
+    _, found = searched(bench, settings(Reads(), margin=1.0))
+    assert found.least == found.unread
 
 
 def test_an_attack_that_reads_nothing_has_nothing_to_calibrate(bench):

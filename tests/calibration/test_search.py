@@ -35,3 +35,19 @@ def test_whole_numbers_that_fall(threshold):
 def test_a_precision_that_is_none_is_refused():
     with pytest.raises(Misconfigured, match="precision"):
         weakest_safe(Knob("x", 0.1, 10.0), lambda value: True, precision=0.0)
+
+
+@pytest.mark.parametrize(
+    ("knob", "value", "firmer"),
+    [
+        (Knob("noise", 0.1, 100.0), 3.0, 6.0),
+        (Knob("noise", 0.1, 100.0), 70.0, 100.0),
+        (Knob("epsilon", 100.0, 0.1), 3.0, 1.5),
+        (Knob("bits", 16, 2, whole=True), 8, 7),
+        (Knob("bits", 16, 2, whole=True), 2, 2),
+        (Knob("sparsity", 0.1, 1.0, a_share=True), 0.9, 0.95),
+    ],
+)
+def test_twice_as_strong(knob, value, firmer):
+    assert knob.firmer(value, 2.0) == pytest.approx(firmer)
+    assert knob.firmer(value, 1.0) == pytest.approx(value)

@@ -77,8 +77,9 @@ def calibrate(
     """The weakest setting of the candidate that meets the target, trained; and `weaker` unsafe ones for a front.
 
     Settings are screened by attackers that learn the defence, and by the best one without it. The setting that this
-    ends with is the luckiest of many: so it meets everybody, chosen by rehearsal there, on other victims. Where one of
-    them reads it, the search goes on among stronger settings, and that one screens too.
+    ends with is the luckiest of many: so it is screened again on other victims, and where it is read, the search goes
+    on among stronger ones. What then holds is the edge of what these attackers read with these images; the margin is
+    for others, and the setting with the margin meets everybody, chosen by rehearsal there. Who reads it screens too.
 
     Args:
         bench: the federation.
@@ -96,11 +97,7 @@ def calibrate(
         search.points[least] = confirmed = search.everybody(least)
         found: float | None = least if confirmed.safe else None
     else:
-        while (found := search.least(candidate.knob)) is not None:
-            confirmed = search.everybody(found)
-            if confirmed.safe or not how.attackers.rehearsed:
-                break
-            search.refute(found, confirmed)
+        found, confirmed = search.settled(candidate.knob)
     points = search.points
     falling = candidate.knob is not None and candidate.knob.strong < candidate.knob.weak
     unsafe = sorted((v for v, point in points.items() if v is not None and not point.safe), reverse=falling)
@@ -108,7 +105,7 @@ def calibrate(
     for value in [*_spread(unsafe, weaker), *([None] if candidate.knob is None else [] if found is None else [found])]:
         tell(f"{candidate.name}: training with {'it' if value is None else f'{value:.4g}'}")
         trained.append(_priced(bench, points[value]))
-    return Calibrated(candidate, found, tuple(points.values()), tuple(trained), confirmed)
+    return Calibrated(candidate, found, tuple(points.values()), tuple(trained), confirmed, search.unread)
 
 
 @dataclass(eq=False)
@@ -125,17 +122,29 @@ class _Searched:
     points: dict[float | None, Point] = field(default_factory=dict)
     refuted: float | None = None
     """The strongest setting that looked safe and was read by somebody on other victims."""
+    unread: float | None = None
+    """The weakest one that was not, once that is known."""
 
-    def least(self, knob: Knob) -> float | None:
-        """The weakest value that is safe from those who screen."""
-        return weakest_safe(knob, self._safe, self.how.precision).least
+    def settled(self, knob: Knob) -> tuple[float | None, Point | None]:
+        """The weakest value that those who screen read on nobody, with its margin, and what everybody reads there."""
+        confirmed: Point | None = None
+        while (weakest := weakest_safe(knob, self._safe, self.how.precision).least) is not None:
+            if self._goes_on(weakest, self._on_others(weakest)):
+                continue
+            found = knob.firmer(weakest, self.how.margin)
+            if found not in self.points and not self._safe(found) and self._goes_on(found, self.points[found]):
+                continue
+            confirmed = self.everybody(found)
+            if not self._goes_on(found, confirmed):
+                self.unread = weakest
+                return found, confirmed
+        return None, confirmed
 
     def everybody(self, value: float | None) -> Point:
         """The setting on other victims: under those who screen, and where they read nothing, under all attackers."""
         self.tell(f"{self.candidate.name}: all attackers at {'it' if value is None else f'{value:.4g}'}")
-        again = replace(self.how, seed=self.how.seed + 1)
-        fresh = replace(self, how=again, stage=stage_for(self.bench, again))
-        screened = fresh._screened(value)
+        fresh = self._with_other_victims()
+        again, screened = fresh.how, fresh._screened(value)
         if screened.played and not (point := self._point(value, screened)).safe:
             return point
         attackers = again.attackers if again.attackers.rehearsed else everybody(again.attackers)
@@ -143,11 +152,26 @@ class _Searched:
         played = {each.attack: each for each in (*screened.played, *found.played)}
         return self._point(value, Measured(tuple(played.values()), {**screened.rehearsed, **found.rehearsed}))
 
-    def refute(self, value: float, point: Point) -> None:
-        """Somebody reads it after all: it is not safe, nor is what is weaker, and who reads it screens too."""
+    def _with_other_victims(self) -> "_Searched":
+        again = replace(self.how, seed=self.how.seed + 1)
+        return replace(self, how=again, stage=stage_for(self.bench, again))
+
+    def _on_others(self, value: float) -> Point:
+        """The setting on other victims, under those who screen."""
+        self.tell(f"{self.candidate.name}: other victims at {value:.4g}")
+        return self._point(value, self._with_other_victims()._screened(value))
+
+    def _goes_on(self, value: float, point: Point) -> bool:
+        """Whether somebody reads it after all: neither it nor what is weaker is safe, and who reads it screens too.
+
+        Attacks that were named by hand decide by themselves; what others read is said at the end.
+        """
+        if point.safe or not self.how.attackers.rehearsed:
+            return False
         self.points[value], self.refuted = point, value
         readers = [each.attack for each in point.found.played if not self.how.target.met_by(each)]
         self.screen += [name for name in readers if name not in self.screen]
+        return True
 
     def _safe(self, value: float) -> bool:
         knob = self.candidate.knob

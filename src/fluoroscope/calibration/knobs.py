@@ -10,9 +10,9 @@ KNOBS = {
     "clip-and-noise": Knob("noise_multiplier", 0.001, 10.0),
     "dp-sgd": Knob("noise_multiplier", 0.01, 100.0),
     "local-dp": Knob("epsilon", 1e6, 0.1),
-    "percentile-privacy": Knob("percentile", 1.0, 100.0),
+    "percentile-privacy": Knob("percentile", 1.0, 100.0, a_share=True),
     "svt-privacy": Knob("noise_var", 100.0, 1e-5),
-    "pruning": Knob("sparsity", 0.1, 1.0),
+    "pruning": Knob("sparsity", 0.1, 1.0, a_share=True),
     "quantisation": Knob("bits", 16, 2, whole=True),
 }
 OTHERS: Mapping[str, Mapping[str, Any]] = {

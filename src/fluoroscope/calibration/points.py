@@ -28,6 +28,8 @@ class Settings:
     """The attackers' images, and the simulated clients'; None takes the plan's auxiliary ones."""
     precision: float = 0.5
     seed: int = 0
+    margin: float = 2.0
+    """How many times as strong as the weakest setting that nobody read: for who has more public images, or rounds."""
 
 
 @dataclass(frozen=True)
@@ -64,13 +66,15 @@ class Calibrated:
 
     candidate: Candidate
     least: float | None
-    """None where the strongest setting does not meet the target either, or where there is no strength."""
+    """With its margin. None where the strongest setting does not meet the target, or where there is no strength."""
     tried: tuple[Point, ...]
     """In the order in which they were asked."""
     trained: tuple[Point, ...] = ()
     """Those that a federation was trained with, the weakest safe one last."""
     confirmed: Point | None = None
     """The setting that the search ended with, under all attackers that apply."""
+    unread: float | None = None
+    """The weakest setting that no attacker read, before the margin."""
 
     @property
     def setting(self) -> str | None:

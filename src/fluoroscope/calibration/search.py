@@ -15,7 +15,9 @@ class Knob:
     weak: float
     strong: float
     whole: bool = False
-    """Only whole numbers."""
+    """Only whole numbers, of which each is a doubling: bits."""
+    a_share: bool = False
+    """Of all there is, which is `strong`: what counts is what is left."""
 
     def at(self, x: float) -> float:
         """The value at x from 0, weak, to 1, strong."""
@@ -24,6 +26,18 @@ class Knob:
 
     def place(self, value: float) -> float:
         return math.log(value / self.weak) / math.log(self.strong / self.weak)
+
+    def firmer(self, value: float, times: float) -> float:
+        """The setting so many times as strong, or the strongest there is."""
+        if self.a_share:
+            return self.strong - (self.strong - value) / times
+        up = self.strong > self.weak
+        if self.whole:
+            steps = math.ceil(math.log2(times))
+            found = value + (steps if up else -steps)
+        else:
+            found = value * times if up else value / times
+        return min(found, self.strong) if up else max(found, self.strong)
 
 
 @dataclass(frozen=True)

@@ -53,6 +53,9 @@ def add_to(app: typer.Typer) -> None:
         victims: Annotated[int, typer.Option(min=4, help="Simulated clients at each setting.")] = 48,
         draws: Annotated[int, typer.Option(min=2, help="With --on records: defended updates at each setting.")] = 4,
         precision: Annotated[float, typer.Option(help="How near to the least safe setting; 0.5 is 50 %.")] = 0.5,
+        margin: Annotated[
+            float, typer.Option(min=1, help="How many times as strong as the weakest setting that nobody reads.")
+        ] = 2.0,
         seed: options.Seed = 0,
         threads: options.Threads = None,
         as_json: options.Json = False,
@@ -60,8 +63,9 @@ def add_to(app: typer.Typer) -> None:
     ) -> None:
         """Find the least noise that is safe: attack simulated clients under it, then train with it.
 
-        Settings are screened by the attackers that learn the defence. The one that the search ends with meets all that
-        apply, the best of whom are chosen by rehearsal at that setting.
+        Settings are screened by the attackers that learn the defence, the weakest that nobody reads on other victims
+        too. It is the edge for these attackers and images; with --margin it meets all that apply, the best of whom are
+        chosen by rehearsal at that setting.
         A search that was stopped goes on where it was when the same command is given again.
         """
         from fluoroscope import strict_json
@@ -81,7 +85,7 @@ def add_to(app: typer.Typer) -> None:
         attackers = _attackers(attack or ["auto"], settings or [])
         how = Settings(
             parse_target(target), attackers, client, victims, draws if on == "records" else None, public, precision,
-            seed or 0,
+            seed or 0, margin,
         )  # fmt: skip
         where = out or (path if path.is_dir() else Path("runs") / path.stem) / "calibration"
         if not path.exists():
@@ -174,7 +178,13 @@ def _tell(found: list["Calibrated"], accuracy: float | None, target: str) -> Non
             " It makes no claim of differential privacy." if point.epsilon is None else f" ε = {point.epsilon:.3g}."
         )
         at = "it" if setting is None else f"{setting} = {each.least:.3g}"
-        console.say(f"{name}: {at} meets {target} after {len(each.tried)} settings.{cost}{epsilon}")
+        console.say(f"{name}: {at} meets {target} after {len(each.tried)} settings{_edge(each)}.{cost}{epsilon}")
+
+
+def _edge(each: "Calibrated") -> str:
+    if each.unread is None or each.unread == each.least:
+        return ""
+    return f", with a margin: {each.unread:.3g} is the weakest that nobody read"
 
 
 def _why_none(each: "Calibrated", target: str) -> str:
@@ -193,6 +203,7 @@ def _plain(each: "Calibrated") -> dict[str, Any]:
         "defence": each.candidate.name,
         "setting": each.setting,
         "least": each.least,
+        "unread": each.unread,
         "safe": each.chosen is not None,
         "asked": len(each.tried),
         "tried": [{**point.plain(), "rehearsed": dict(point.found.rehearsed)} for point in each.tried],
