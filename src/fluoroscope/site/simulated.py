@@ -39,12 +39,13 @@ _ODD = 8.0
 
 @dataclass(frozen=True, eq=False)
 class Simulated:
-    """The client as a server sees it, beside clients of public images that trained and were defended alike."""
+    """The client as a server sees it, beside clients of public images that trained and were defended alike.
+
+    `seen` is of the real client, `stage` of the others; both hold the public images to learn from.
+    """
 
     seen: Observation
-    """Of the real client. Its public images are those to learn from."""
     stage: Stage
-    """The clients of public images, and the images to learn from."""
     patients: tuple[PrivateBatch, ...]
     """Public images that nobody learns from, in sets of the client's size; some of them are those clients."""
     round_seconds: float
