@@ -102,7 +102,9 @@ def calibrate(
     falling = candidate.knob is not None and candidate.knob.strong < candidate.knob.weak
     unsafe = sorted((v for v, point in points.items() if v is not None and not point.safe), reverse=falling)
     trained = []
-    for value in [*_spread(unsafe, weaker), *([None] if candidate.knob is None else [] if found is None else [found])]:
+    edge = [] if search.unread in (None, found) else [search.unread]
+    chosen = [None] if candidate.knob is None else [] if found is None else [found]
+    for value in [*_spread(unsafe, weaker), *edge, *chosen]:
         tell(f"{candidate.name}: training with {'it' if value is None else f'{value:.4g}'}")
         trained.append(_priced(bench, points[value]))
     return Calibrated(candidate, found, tuple(points.values()), tuple(trained), confirmed, search.unread)

@@ -70,7 +70,7 @@ class Calibrated:
     tried: tuple[Point, ...]
     """In the order in which they were asked."""
     trained: tuple[Point, ...] = ()
-    """Those that a federation was trained with, the weakest safe one last."""
+    """Those that a federation was trained with: the edge without a margin, then what was chosen, last."""
     confirmed: Point | None = None
     """The setting that the search ended with, under all attackers that apply."""
     unread: float | None = None

@@ -184,7 +184,9 @@ def _tell(found: list["Calibrated"], accuracy: float | None, target: str) -> Non
 def _edge(each: "Calibrated") -> str:
     if each.unread is None or each.unread == each.least:
         return ""
-    return f", with a margin: {each.unread:.3g} is the weakest that nobody read"
+    at_edge = each.trained[-2].accuracy
+    cost = "" if at_edge is None else f" (test accuracy {at_edge:.3f})"
+    return f", with a margin: {each.unread:.3g} is the weakest that nobody read{cost}"
 
 
 def _why_none(each: "Calibrated", target: str) -> str:
