@@ -211,7 +211,7 @@ def test_an_attack_that_does_not_apply_says_so_and_not_that_there_was_no_time(pa
         ({}, "the attacker does not have"),
     ):
         left_out = read(record, own, seconds=2.0, run=nothing_works, **how).metered.left_out
-        span, rgap = ([line for line in left_out if line.startswith(name)][0] for name in ("span", "r-gap"))
+        span, rgap = (next(line for line in left_out if line.startswith(name)) for name in ("span", "r-gap"))
         assert span.startswith(f"span: does not apply: {lacks}")
         assert rgap.startswith("r-gap: does not apply: inverts one step of Sgd on one image")
         assert not any("such as" in line or "choose" in line.lower() for line in left_out)

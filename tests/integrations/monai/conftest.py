@@ -20,6 +20,7 @@ def start(tmp_path):
         "guard": {"_target_": "fluoroscope.integrations.monai.Guard", "policy": str(tmp_path / "site/appetite.toml")},
         "pre_filters": ["@guard"],
         "post_weight_filters": [{"_target_": "fluoroscope.integrations.monai.Meter", "guard": "@guard"}],
+        "post_evaluate_filters": [{"_target_": "fluoroscope.integrations.monai.Metrics", "guard": "@guard"}],
     }
     filters.write_text(json.dumps(content))
 

@@ -99,6 +99,14 @@ def test_weights_that_nobody_trained_for_this_round_are_withheld(start, door, mo
     assert len(door.left) == 1
 
 
+def test_metrics_with_a_picture_among_them_do_not_leave(start, door, model, monkeypatch):
+    client = start()
+    monkeypatch.setattr(client.evaluator, "run", lambda *_: client.evaluator.state.metrics.update(scan=torch.rand(28)))
+    with pytest.raises(Refused, match="withheld these metrics"):
+        client.evaluate(sent(model))
+    assert door.unread == [("out", "monai", 0)]
+
+
 def test_a_model_is_evaluated_and_then_trained(start, door, model):
     client = start()
     metrics = client.evaluate(sent(model)).metrics

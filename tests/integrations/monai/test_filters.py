@@ -7,7 +7,7 @@ from monai.fl.utils.constants import WeightType
 from monai.fl.utils.exchange_object import ExchangeObject
 
 from fluoroscope.errors import Misconfigured, Refused
-from fluoroscope.integrations.monai import Guard, Meter
+from fluoroscope.integrations.monai import Guard, Meter, Metrics
 
 GLOBAL = {"weight": np.zeros((1, 2), np.float32), "bias": np.zeros(1, np.float32)}
 TRAINED = {"weight": torch.tensor([[0.5, 0.5]]), "bias": torch.tensor([0.5])}
@@ -75,6 +75,16 @@ def test_names_of_wrappers_are_brought_together_and_given_back(door):
     assert left.weights.keys() == {f"module.{name}" for name in TRAINED}
 
 
-def test_a_meter_without_its_guard_is_named(door):
+@pytest.mark.parametrize("made", [Meter, Metrics])
+def test_a_filter_without_its_guard_is_named(door, made):
     with pytest.raises(Misconfigured, match="@guard"):
-        Meter("appetite.toml")
+        made("appetite.toml")
+
+
+def test_metrics_leave_alone(door):
+    let_out = Metrics(Guard("appetite.toml"))
+    assert let_out(ExchangeObject(metrics={"loss": 0.5})).metrics == {"loss": 0.5}
+    for odd in ({}, ExchangeObject(weights=TRAINED, metrics={}), ExchangeObject(metrics={"scan": [0.5] * 300})):
+        with pytest.raises(Refused, match="withheld these metrics"):
+            let_out(odd)
+    assert door.unread == [("out", "monai", 0)] * 3
