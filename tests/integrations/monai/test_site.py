@@ -1,11 +1,15 @@
 """A site's policy before MONAI's client: one update is sent, one withheld, one model refused, all in the ledger."""
 
+import warnings
+
 import pytest
 import torch
+from monai.transforms import LoadImage
 
 from fluoroscope.errors import Refused
 from fluoroscope.integrations.site_filter import opened
 from fluoroscope.site.ledger import read_ledger, verify_ledger
+from fluoroscope.site.opening import open_site
 
 from .bundle import BATCH, NETWORK, RATE, sent, write_phantoms
 
@@ -48,8 +52,20 @@ def ledger(tmp_path, monkeypatch):
     opened.cache_clear()
 
 
-def write_policy(tmp_path, limit: float) -> None:
-    (tmp_path / "site" / "appetite.toml").write_text(POLICY.format(limit=limit))
+def test_images_are_as_monais_reader_gives_them(ledger, tmp_path):
+    """It swaps rows and columns, unless it is told not to."""
+    path = write_phantoms(tmp_path / "site" / "images", {"normal": 1, "opacity": 1}) / "normal" / "0.png"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        seen = LoadImage(reader="PILReader", ensure_channel_first=True)(path)
+    write_policy(tmp_path, 1, "transposed = true\n")
+    own = open_site(tmp_path / "site" / "appetite.toml").subject.own()
+    torch.testing.assert_close(own.images[0], seen.as_tensor() / 255)
+
+
+def write_policy(tmp_path, limit: float, more: str = "") -> None:
+    text = POLICY.format(limit=limit).replace("size = 28\n", f"size = 28\n{more}")
+    (tmp_path / "site" / "appetite.toml").write_text(text)
 
 
 def test_an_update_within_the_limits_is_sent_and_recorded(start, model, ledger, tmp_path):
