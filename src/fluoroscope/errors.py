@@ -29,9 +29,21 @@ class BringsCode(BadInput):
 
 
 class Unsupported(FluoroscopeError):
-    """The combination that was asked for cannot work; the message says what can."""
+    """The combination that was asked for cannot work; the message says what can.
+
+    Args:
+        why: it cannot, as a sentence.
+        remedy: another sentence for whoever chose it: apart, since who did not choose has no use for it.
+    """
 
     exit_code = 2
+
+    def __init__(self, why: str, remedy: str = "") -> None:
+        super().__init__(*((why, remedy) if remedy else (why,)))
+        self.why = why
+
+    def __str__(self) -> str:
+        return " ".join(map(str, self.args))
 
 
 class Refused(FluoroscopeError):

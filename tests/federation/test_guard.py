@@ -69,9 +69,18 @@ def test_an_honest_model_is_trained(legacy):
     assert not reply.has_error()
 
 
-def test_what_is_not_trained_is_not_looked_at():
-    _, passed = answered(guard_mod(AGREED.build()), message(crafted(), kind=MessageType.EVALUATE))
-    assert passed
+@pytest.mark.parametrize("kind", [MessageType.EVALUATE, MessageType.QUERY, "train.locally"])
+def test_a_model_is_looked_at_whatever_it_is_sent_for(kind):
+    """The metrics of a crafted model tell of images, too."""
+    reply, passed = answered(guard_mod(AGREED.build()), message(crafted(), kind=kind))
+    assert not passed
+    assert reply.error.code == REFUSED
+    assert answered(guard_mod(AGREED.build()), message(AGREED.build(seed=5).state_dict(), kind=kind))[1]
+
+
+def test_a_message_without_a_model_passes():
+    asked = Message(RecordDict({"config": ConfigRecord({"n": 1})}), dst_node_id=1, message_type=MessageType.QUERY)
+    assert answered(guard_mod(AGREED.build()), asked)[1]
 
 
 def test_other_layers_in_legacy_parameters_are_drift():

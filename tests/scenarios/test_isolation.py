@@ -193,6 +193,7 @@ class TestHowItEnds:
         ("problem", "kind", "sentence"),
         [
             (OwnProblem("of a plug-in"), Unsupported, "of a plug-in"),
+            (Unsupported("It cannot.", "Another can."), Unsupported, "It cannot. Another can."),
             (ValueError("no such value"), ValueError, "no such value"),
             (OSError(28, "No space left on device"), OSError, "[Errno 28] No space left on device"),
             (ExceptionGroup("some", [ValueError()]), RuntimeError, "ExceptionGroup: some (1 sub-exception)"),
@@ -204,6 +205,7 @@ class TestHowItEnds:
         found = isolated_process.read_problem(sent, lambda text: text.replace("/private", "/run"))
         assert type(found) is kind
         assert str(found) == sentence
+        assert getattr(found, "why", None) == getattr(problem, "why", None)
 
     @pytest.mark.parametrize("name", ["exec", "eval", "SystemExit", "__import__"])
     def test_a_name_from_the_process_calls_nothing_but_an_exception(self, name):

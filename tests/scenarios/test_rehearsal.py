@@ -150,7 +150,7 @@ class TestTheChoice:
         found = rehearse(replace(real, knowledge=knows_less, update=None), ALL, 0, Effort(victims=4), here)
         assert {row.name: row for row in found.rows}[
             "reads"
-        ].reason == "does not apply: the attacker does not have update"
+        ].reason == "does not apply: the attacker does not have update."
 
     def test_without_public_images_there_is_no_rehearsal(self):
         with pytest.raises(Unsupported, match="public-images"):

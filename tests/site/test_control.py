@@ -388,6 +388,14 @@ def test_the_federations_classes_may_be_more_than_the_sites(tmp_path):
     assert torch.equal(ordered.own().labels, 2 - plain.own().labels)
 
 
+def test_images_may_be_turned_as_the_application_turns_them(tmp_path):
+    file, both = tmp_path / "appetite.toml", FILE.replace("size = 28", 'size = 28\npublic = "phantom/chest"')
+    plain = open_site(_written(file, both)).subject
+    turned = open_site(_written(file, both.replace("size = 28", "size = 28\ntransposed = true"))).subject
+    assert torch.equal(turned.own().images, plain.own().images.transpose(2, 3))
+    assert torch.equal(turned.public().images, plain.public().images.transpose(2, 3))
+
+
 def test_a_site_without_images_can_still_inspect_models(tmp_path):
     text = FILE.replace('images = "phantom/chest"', "classes = ['normal', 'opacity']")
     control = open_site(_written(tmp_path / "appetite.toml", text))

@@ -201,6 +201,22 @@ def test_no_time_is_said(own, public):
     assert short.seconds < 4
 
 
+def test_an_attack_that_does_not_apply_says_so_and_not_that_there_was_no_time(patients, public, monkeypatch):
+    """Its advice on other attacks is for those who choose one, and the meter's user does not."""
+    monkeypatch.setattr(trials, "candidates", lambda: {name: ATTACKS.get(name) for name in ("span", "r-gap", "ridge")})
+    own = patients.subset([4, 5])
+    record = update(own, LocalTraining(Sgd(0.05), images=2, batch_size=2, batchnorm="eval"))
+    for how, lacks in (
+        ({"public": public}, "features are read where BatchNorm is"),
+        ({}, "the attacker does not have"),
+    ):
+        left_out = read(record, own, seconds=2.0, run=nothing_works, **how).metered.left_out
+        span, rgap = (next(line for line in left_out if line.startswith(name)) for name in ("span", "r-gap"))
+        assert span.startswith(f"span: does not apply: {lacks}")
+        assert rgap.startswith("r-gap: does not apply: inverts one step of Sgd on one image")
+        assert not any("such as" in line or "choose" in line.lower() for line in left_out)
+
+
 def test_numbers_that_are_not_finite_are_not_judged(own, public):
     record = update(own)
     broken = {name: value.clone() for name, value in record.state_after.items()}

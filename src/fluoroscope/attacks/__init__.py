@@ -7,8 +7,8 @@ from fluoroscope.attacks.learned import feature_decoder as _feature_decoder
 from fluoroscope.attacks.learned import map_inversion as _map_inversion
 from fluoroscope.attacks.learned import ridge as _ridge
 from fluoroscope.attacks.learned import start as _start
-from fluoroscope.attacks.registry import ATTACKS, Attack
+from fluoroscope.attacks.registry import ATTACKS, Attack, check_applies
 
-__all__ = ["ATTACKS", "Attack"]
+__all__ = ["ATTACKS", "Attack", "check_applies"]
 
 del _decoder, _feature_decoder, _map_inversion, _named, _ridge, _span, _start

@@ -108,6 +108,8 @@ def add_to(app: typer.Typer) -> None:
             rows = [_plain(row) for row in rehearsal.rows]
             console.print_table(f"rehearsed on {rehearsal.victims} simulated clients of public images", rows)
         _tell(attacked)
+        if attacked.guess.nothing and rehearsal is None:
+            console.say("Another attack may find something: `--attack auto` tries all that apply.")
         for kind in ("png", "reconstruction", "findings"):
             console.say(f"{kind}: {files[kind]}")
 

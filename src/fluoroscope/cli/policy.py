@@ -47,7 +47,7 @@ def add_to(app: typer.Typer) -> None:
         from fluoroscope.site.policy_words import gaps_in_words, rules_in_words
 
         control = open_site(path)
-        rules, known = rules_in_words(control.policy), _loaded(control.subject)
+        rules, known = rules_in_words(control.policy), _loaded(control.subject, control.policy.site.transposed)
         gaps = gaps_in_words(control.policy, control.subject)
         if as_json:
             ledger = str(control.ledger.path)
@@ -58,7 +58,7 @@ def add_to(app: typer.Typer) -> None:
         console.say(f"ledger: {control.ledger.path}")
 
 
-def _loaded(subject: "Subject") -> list[str]:
+def _loaded(subject: "Subject", transposed: bool) -> list[str]:
     """What was found where the policy says."""
     from fluoroscope.site.policy_words import training_in_words
     from fluoroscope.types import blueprint
@@ -67,7 +67,9 @@ def _loaded(subject: "Subject") -> list[str]:
     if subject.own is not None:
         own = subject.own()
         channels, height, width = own.images.shape[1:]
-        said.append(f"images: {len(own)} of {channels} x {height} x {width}, of {len(set(own.patients))} patients.")
+        swapped = ", rows and columns swapped" if transposed else ""
+        patients = len(set(own.patients))
+        said.append(f"images: {len(own)} of {channels} x {height} x {width}, of {patients} patients{swapped}.")
     if subject.network is not None:
         values = sum(value.numel() for value in blueprint(subject.network).parameters())
         said.append(f"model: {subject.network.name}, {values} parameters, {subject.network.outputs} outputs.")

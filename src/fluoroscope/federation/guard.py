@@ -1,9 +1,10 @@
-"""The guard as a Flower mod: every model is looked at before the client trains it.
+"""The guard as a Flower mod: every model is looked at before the client trains or evaluates it.
 
     app = ClientApp(mods=[guard_mod(agreed, images=lambda context: load(context.node_config["images"]))])
 
 It stands before the other mods, so it sees what the server sent: the arrays of a message (`flwr.app`), or the legacy
-fit parameters, which SecAgg+ sends with its third stage. A refusal is an error reply; nothing is trained.
+fit parameters, which SecAgg+ sends with its third stage. A refusal is an error reply; nothing is trained. A model that
+is only evaluated is looked at too: what a crafted one reads of images can leave through the metrics.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,12 +13,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from flwr.app import ArrayRecord, Context, Error, Message
+from flwr.app import ArrayRecord, Context, Error, Message, RecordDict
 from flwr.common.logger import log
 from torch import Tensor, nn
 
 from fluoroscope.defences.guard import Verdict, inspect
-from fluoroscope.federation.messages import is_train, to_state
+from fluoroscope.federation.messages import to_state
 from fluoroscope.models.names import TOOLS, completed, prefix_of, unwrapped
 from fluoroscope.types import State
 
@@ -35,7 +36,7 @@ def guard_mod(
     digests: Callable[[], Sequence[str]] | None = None,
     told: Callable[[Verdict], None] | None = None,
 ) -> Mod:
-    """A mod that lets a train message through only if the guard accepts its model.
+    """A mod that lets a message through only if the guard accepts its model, whatever it is sent for.
 
     Args:
         agreed: the network that was agreed on; it names the arrays that come without names. Where only what it
@@ -48,9 +49,8 @@ def guard_mod(
     """
 
     def mod(message: Message, context: Context, call_next: Next) -> Message:
-        if not is_train(message):
-            return call_next(message, context)
-        for record in message.content.array_records.values():
+        content = message.content if message.has_content() else RecordDict()
+        for record in content.array_records.values():
             try:
                 state = received(record, agreed)
                 if not state:

@@ -17,7 +17,7 @@ from typing import Any, Protocol, TypedDict, Unpack
 import torch
 from torch import Tensor
 
-from fluoroscope.attacks import Attack
+from fluoroscope.attacks import Attack, check_applies
 from fluoroscope.attacks.common.checkpoint import Checkpoint
 from fluoroscope.digest import digest
 from fluoroscope.errors import Unsupported
@@ -28,7 +28,7 @@ from fluoroscope.scenarios.playing import form_for, shared
 from fluoroscope.scenarios.rehearsed import KeptRehearsals, Rehearsed
 from fluoroscope.scenarios.simulated_victims import NEEDED, SplitPublic, seen_of_victim, split_public
 from fluoroscope.scores.null import against_others
-from fluoroscope.threat_models.needs import missing, require
+from fluoroscope.threat_models.needs import require
 from fluoroscope.types import LabelledImages, Observation, PrivateBatch, Reconstruction
 
 _BACK_AND_FORTH = 2.5
@@ -198,8 +198,8 @@ def tried(
     name: str, attack: Attack, stage: Stage, effort: Effort, share: float, seed: int, run: Run = run_isolated
 ) -> Rehearsed:
     """How one attack does on the simulated clients, in at most this share of processor seconds."""
-    if lacks := missing(stage.seen[0], sorted(attack.needs)):
-        return Rehearsed(name, False, f"does not apply: the attacker does not have {', '.join(lacks)}")
+    if reason := inapplicable(name, attack, stage.seen[0]):
+        return reason
     shown = [form_for(attack)(each) for each in stage.seen]
     cut, said = _cut(attack, effort, share, stage.step_seconds * _steps_at_once(shown))
     if cut is None:
@@ -207,7 +207,7 @@ def tried(
     try:
         guesses = run(cut, shown, generator(seed, "rehearsal", "attack"), seconds=_PATIENCE * max(share, 1.0))
     except Unsupported as problem:
-        return Rehearsed(name, False, f"does not apply: {problem}")
+        return _not_applying(name, problem)
     except Exception as problem:  # a plug-in may fail in any way: that is said, and the others go on
         return Rehearsed(name, False, f"failed: {problem or type(problem).__name__}")
     gave_up = [guess.nothing for guess in guesses if guess.nothing]
@@ -223,6 +223,20 @@ def tried(
         stage.others,
     )
     return Rehearsed(name, True, said, scored.leak, scored.told_apart, scored.chance, scored.p_value)
+
+
+def inapplicable(name: str, attack: Attack, seen: Observation) -> Rehearsed | None:
+    """The row of an attack that can tell without being run that it does not apply; None where it may."""
+    try:
+        check_applies(attack, form_for(attack)(seen))
+    except Unsupported as problem:
+        return _not_applying(name, problem)
+    return None
+
+
+def _not_applying(name: str, problem: Unsupported) -> Rehearsed:
+    """Nobody chose this attack, so what to choose instead is left out."""
+    return Rehearsed(name, False, f"does not apply: {problem.why.removeprefix(name).strip()}")
 
 
 def _cut(attack: Attack, effort: Effort, share: float, pass_seconds: float) -> tuple[Attack | None, str]:

@@ -116,7 +116,7 @@ def guess_label_counts(ground: Simulated, seed: int, time_left: TimeLeft) -> tup
         try:
             guesses = attack.run([*cases, seen], generator(seed, "meter", name)) / images
         except Unsupported as problem:
-            left_out.append(left_out_for(name, str(problem)))
+            left_out.append(left_out_for(name, problem))
             continue
         rng = generator(seed, "meter", "label counts", "bootstrap")
         scored = score_mixes(guesses[:-1], truth, public, torch.zeros(clients), rng)

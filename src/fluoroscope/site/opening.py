@@ -1,10 +1,11 @@
 """A site's door from one file: its policy, and what the site knows of the federation and of its own images."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from fluoroscope.data import Request, load
 from fluoroscope.data.classes import in_classes
@@ -82,6 +83,7 @@ class PublicImages:
     network: Network
     training: LocalTraining
     classes: tuple[str, ...]
+    transposed: bool = False
 
     def __call__(self) -> LabelledImages:
         return _public_images(self)
@@ -94,13 +96,22 @@ def _own_images(site: str, multi_label: bool) -> ImageSet:
     found = load(said.images, Request(said.size, said.channels))
     if not len(found):
         raise BadInput(f"site.images: there is no image in {said.images}.")
+    if said.transposed:
+        found = replace(found, batch=replace(found.batch, images=_turned(found.batch.images)))
     found = with_findings(found) if multi_label else found
     return found if said.classes is None else in_classes(found, said.classes)
 
 
 @lru_cache(maxsize=2)
 def _public_images(public: PublicImages) -> LabelledImages:
-    return public_set(public.source, public.network, public.training, seed=0, classes=public.classes)
+    found = public_set(public.source, public.network, public.training, seed=0, classes=public.classes)
+    return replace(found, images=_turned(found.images)) if public.transposed else found
+
+
+def _turned(images: Tensor) -> Tensor:
+    if images.shape[2] != images.shape[3]:
+        raise Misconfigured(f"site.transposed is for square images, not {tuple(images.shape[2:])}: set site.size.")
+    return images.transpose(2, 3).contiguous()
 
 
 def _network(policy: Policy, images: ImageSet | None) -> Network | None:
@@ -132,7 +143,7 @@ def _public(
 ) -> PublicImages | None:
     if policy.site.public is None or network is None or training is None or images is None:
         return None
-    return PublicImages(policy.site.public, network, training, images.classes)
+    return PublicImages(policy.site.public, network, training, images.classes, policy.site.transposed)
 
 
 def _defence(policy: Policy) -> Chain:

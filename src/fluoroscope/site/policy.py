@@ -84,6 +84,8 @@ class SiteTable(StrictSection):
     """The images that are trained on here, as `data show` takes them."""
     size: int | None = Field(default=None, ge=1)
     channels: Literal[1, 3] | None = None
+    transposed: bool = False
+    """Whether the application swaps rows and columns, as MONAI's readers do by default; of public images too."""
     classes: list[str] | None = Field(default=None, min_length=2)
     """The federation's classes in its order, where this site may lack one; None takes those of the images."""
     public: str | None = Field(default=None, min_length=1)

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from fluoroscope.errors import FluoroscopeError, Unsupported
+
 Leak = Literal["reconstruction", "label-counts"]
 LEAKS: tuple[Leak, ...] = ("reconstruction", "label-counts")
 
@@ -80,6 +82,7 @@ def not_judged(why: str) -> Metered:
     return Metered(tuple(Reading(leak, None, why) for leak in LEAKS))
 
 
-def left_out_for(attack: str, why: str) -> str:
-    """One line of `Metered.left_out`."""
-    return f"{attack}: {why.removeprefix(attack).strip().rstrip('.')}"
+def left_out_for(attack: str, why: str | FluoroscopeError) -> str:
+    """One line of `Metered.left_out`, without an error's advice on what to choose: a site chooses no attack."""
+    said = (why.why if isinstance(why, Unsupported) else str(why)).removeprefix(attack).strip().rstrip(".")
+    return f"{attack}: does not apply: {said}" if isinstance(why, Unsupported) else f"{attack}: {said}"

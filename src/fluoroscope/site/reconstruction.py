@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fluoroscope.attacks import ATTACKS
+from fluoroscope.attacks import ATTACKS, check_applies
 from fluoroscope.defences import Chain
 from fluoroscope.errors import FluoroscopeError
 from fluoroscope.rng import generator
@@ -22,7 +22,6 @@ from fluoroscope.site.simulated import Simulated
 from fluoroscope.site.time_left import TimeLeft
 from fluoroscope.site.trials import Trials, works
 from fluoroscope.threat_models import THREATS
-from fluoroscope.threat_models.needs import missing
 from fluoroscope.types import PrivateBatch, UpdateRecord
 
 CLOSED = ("span", "r-gap")
@@ -77,13 +76,11 @@ def read_without_public(
     left_out, best = [], None
     for name in CLOSED:
         attack = ATTACKS.get(name)
-        if lacks := missing(seen, sorted(attack.needs)):
-            left_out.append(f"{name}: the attacker does not have {', '.join(lacks)}")
-            continue
         try:
+            check_applies(attack, form_for(attack)(seen))
             (guess,) = run(attack, [form_for(attack)(seen)], generator(seed, "meter"), seconds=time_left.left)
         except FluoroscopeError as problem:
-            left_out.append(left_out_for(name, str(problem)))
+            left_out.append(left_out_for(name, problem))
             continue
         if guess.nothing:
             left_out.append(left_out_for(name, f"gave up: {guess.nothing}"))

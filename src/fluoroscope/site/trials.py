@@ -17,7 +17,7 @@ from fluoroscope.rng import generator
 from fluoroscope.scenarios.auto_attacks import candidates, iterations
 from fluoroscope.scenarios.isolation import TookTooLong, run_isolated
 from fluoroscope.scenarios.playing import form_for, shared
-from fluoroscope.scenarios.rehearsal import Effort, Limits, Rehearsal, Run, tried
+from fluoroscope.scenarios.rehearsal import Effort, Limits, Rehearsal, Run, inapplicable, tried
 from fluoroscope.scenarios.rehearsed import Rehearsed
 from fluoroscope.site.learned import Learned, read_learned, write_learned
 from fluoroscope.site.reading import left_out_for
@@ -87,7 +87,7 @@ def _again(ground: Simulated, known: Learned, folder: Path, seed: int, time_left
         try:
             guesses[name] = _alone(attacks[name], ground.seen, folder, seed, time_left, run)
         except FluoroscopeError as problem:
-            left_out.append(left_out_for(name, str(problem)))
+            left_out.append(left_out_for(name, problem))
             continue
         if not guesses[name].nothing:
             break
@@ -104,6 +104,10 @@ def _all(ground: Simulated, folder: Path, seed: int, time_left: TimeLeft, run: R
     left_out, simulated = [], False
     for name in _order(attacks, images):
         attack, learned = attacks[name], Capability.PUBLIC_IMAGES in attacks[name].needs
+        if (row := inapplicable(name, attack, ground.seen)) is not None:  # before there is no time for it
+            left_out.append(left_out_for(name, row.reason))
+            rows.append(row)
+            continue
         if _descends(name, attack) and any(map(works, rows)):
             left_out.append(f"{name}: not needed, since a quicker attack works on simulated clients")
             continue

@@ -110,7 +110,7 @@ def test_noise_leaves_nothing_and_says_so():
 
 
 def test_several_epochs_are_refused():
-    with pytest.raises(Unsupported, match="span needs one"):
+    with pytest.raises(Unsupported, match="from one step, or from one epoch"):
         ATTACKS.get("feature-decoder").run([observed(phantoms(2, 0), LocalTraining(Adam(1e-3), 2, 1, epochs=2))], rng())
 
 

@@ -141,6 +141,35 @@ def test_names_of_wrappers_are_brought_together_and_given_back(door):
     assert arrays(left).keys() == wrapped.keys()
 
 
+def evaluation(door) -> FLContext:
+    """After a Guard has let in a model that is only to be evaluated."""
+    made = task_context()
+    made.set_prop(FLContextKey.TASK_NAME, AppConstants.TASK_VALIDATION, private=True, sticky=False)
+    Guard("appetite.toml").process(message(GLOBAL), made)
+    return made
+
+
+def test_a_few_metrics_of_an_evaluation_leave(door, fl_ctx, why):
+    told = message({"accuracy": 0.9}, DataKind.METRICS)
+    assert Meter("appetite.toml").process(told, evaluation(door)) is told
+    assert [each[2] for each in door.came] == [2, 2], "the model was inspected, as one to train is"
+    assert not door.left
+    assert "METRICS" in why(Meter("appetite.toml"), told, fl_ctx), "no answer to a model that came to be trained"
+
+
+@pytest.mark.parametrize("told", [{"scan": np.zeros(9)}, {"pixels": [0.5] * 300}, {"scan": b"picture"}])
+def test_a_picture_among_the_metrics_is_withheld(door, why, told):
+    assert "its metrics hold" in why(Meter("appetite.toml"), message(told, DataKind.METRICS), evaluation(door))
+
+
+def test_a_model_that_only_comes_to_be_evaluated_is_refused_as_any_other(door, why):
+    door.admits = WITHHOLD
+    made = task_context()
+    made.set_prop(FLContextKey.TASK_NAME, AppConstants.TASK_VALIDATION, private=True, sticky=False)
+    why(Guard("appetite.toml"), message(GLOBAL), made)
+    why(Meter("appetite.toml"), message({"accuracy": 0.9}, DataKind.METRICS), made)
+
+
 def test_a_warning_passes(door, fl_ctx):
     door.releases = Decision("warn", ("near the limit.",))
     assert arrays(Meter("appetite.toml").process(message(TRAINED), fl_ctx))

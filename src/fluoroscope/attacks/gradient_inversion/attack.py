@@ -14,7 +14,7 @@ from fluoroscope.attacks.common.engine import Budget, Outcome, descend
 from fluoroscope.attacks.common.initialisation import Given, Initialisation, PriorImage, smooth_noise
 from fluoroscope.attacks.common.optimisers import Adam, Schedule
 from fluoroscope.attacks.common.running import Kept, Observations, OnIteration, silent
-from fluoroscope.attacks.gradient_inversion.evidence import gives_statistics
+from fluoroscope.attacks.gradient_inversion.evidence import check_statistics, gives_statistics
 from fluoroscope.attacks.gradient_inversion.group import grouped
 from fluoroscope.attacks.gradient_inversion.label_handling import LabelHandling, Optimised
 from fluoroscope.attacks.gradient_inversion.objective import Objective
@@ -77,6 +77,11 @@ class Inversion:
     @property
     def needs(self) -> frozenset[Capability]:
         return self.objective.needs | self.labels.needs | self.start.needs
+
+    def check(self, observation: Observation) -> None:
+        objective = self.objective
+        if isinstance(objective, Objective) and objective.batchnorm_weight and objective.distance is None:
+            check_statistics(observation)
 
     def run(
         self, observations: Observations, rng: Generator, on_iteration: OnIteration = silent, checkpoint: Kept = None

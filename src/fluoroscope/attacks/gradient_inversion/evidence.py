@@ -42,9 +42,20 @@ def statistics(setup: Setup, alone: bool) -> dict[str, Statistics]:
         forgotten = 1 - (1 - training.batchnorm_momentum) ** training.steps
         return recovered(observation.buffers_before or {}, observation.buffers_after or {}, forgotten, counts)
     if alone:
-        raise Unsupported(
-            f"this attack compares BatchNorm statistics, and a client that trains {setup.network.name} with BatchNorm "
-            f"in mode {training.batchnorm!r} gives none away: choose an attack on the update, such as "
-            "inverting-gradients."
-        )
+        check_statistics(observation)
     return {}
+
+
+def check_statistics(observation: Observation) -> None:
+    """Refuse an update whose buffers tell nothing of the batches.
+
+    Raises:
+        Unsupported: they do not.
+    """
+    network, training = observation.network, observation.training
+    if network is not None and training is not None and not gives_statistics(observation):
+        raise Unsupported(
+            f"BatchNorm statistics are read, and a client that trains {network.name} with BatchNorm in mode "
+            f"{training.batchnorm!r} gives none away.",
+            "Choose an attack on the update, such as inverting-gradients.",
+        )

@@ -116,21 +116,22 @@ def _arranged(labels: Tensor, setup: Setup, rng: torch.Generator) -> Tensor:
 
 def _read(setup: Setup) -> Tensor:
     training, classes = setup.training, setup.outputs
-    remedy = "grant them with --grant labels, or choose an attack that optimises them, such as dlg."
+    remedy = "Grant them with --grant labels, or choose an attack that optimises them, such as dlg."
     gradient = gradient_of(setup)
     if gradient is None:
         raise Unsupported(
             f"labels cannot be read from {training.steps} steps of {type(training.optimiser).__name__}, which are no "
-            f"multiple of a gradient: {remedy}"
+            "multiple of a gradient.",
+            remedy,
         )
     weight, bias = last_dense_layer(gradient, classes)
     if training.images == 1 and training.loss.multi_label and bias is not None:
         return (bias < 0)[None]  # of each output, sigmoid(z) - y: below 0 where the finding is there
     if not isinstance(training.loss, CrossEntropy):
-        raise Unsupported(f"labels are read from cross-entropy's gradient, and this client's loss is another: {remedy}")
+        raise Unsupported("labels are read from cross-entropy's gradient, and this client's loss is another.", remedy)
     if training.images == 1:
         return torch.tensor([sign_label(weight, bias)])
     if bias is None:
-        raise Unsupported(f"the labels of {training.images} images cannot be read without a bias: {remedy}")
+        raise Unsupported(f"the labels of {training.images} images cannot be read without a bias.", remedy)
     counts = restored_counts(bias.cpu(), training.images, torch.full((classes,), 1 / classes))
     return torch.repeat_interleave(torch.arange(classes), counts)

@@ -43,20 +43,19 @@ class RestoredCounts:
 def _counts(setup: Setup, rng: Generator, known: dict[str, Tensor]) -> Tensor:
     training, public = setup.training, setup.observation.public_images
     assert public is not None  # in `needs`
-    instead = "choose the attack 'learned-counts', which simulates the client's rounds"
+    instead = "Choose the attack 'learned-counts', which simulates the client's rounds."
     loss = training.loss
     if training.steps > 1 or not isinstance(loss, CrossEntropy) or not loss.plain:
         raise Unsupported(
             f"restored-counts reads one step of plain cross-entropy, and this client takes {training.steps} of "
-            f"{type(loss).__name__}: {instead}."
+            f"{type(loss).__name__}.",
+            instead,
         )
     gradient = gradient_of(setup)
     assert gradient is not None  # of one step there always is one
     _, bias = last_dense_layer(gradient, setup.outputs)
     if bias is None:
-        raise Unsupported(
-            f"restored-counts reads the last layer's bias, which this network or update lacks: {instead}."
-        )
+        raise Unsupported("restored-counts reads the last layer's bias, which this network or update lacks.", instead)
     key = digest(setup.state, training, public)
     if key not in known:
         known[key] = _predictions(setup, public, rng)

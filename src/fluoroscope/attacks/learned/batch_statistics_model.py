@@ -74,8 +74,8 @@ class BatchStatisticsModel:
         self.buffers = tuple(name for name in buffers if name in tracked)
         if not self.buffers or not self._training.batchnorm_momentum:
             raise Unsupported(
-                "this attack reads BatchNorm's statistics, and this client's update shows none: use ridge, span or an "
-                "attack on the gradient."
+                "this attack reads BatchNorm's statistics, and this client's update shows none.",
+                "Use ridge, span or an attack on the gradient.",
             )
         self._model, self._before = model, {name: setup.state[name] for name in self.buffers}
 

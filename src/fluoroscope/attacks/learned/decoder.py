@@ -17,7 +17,7 @@ from fluoroscope.attacks.learned.ridge import Linear, guesses
 from fluoroscope.attacks.registry import ATTACKS
 from fluoroscope.errors import Unsupported
 from fluoroscope.rng import seeded_globals
-from fluoroscope.types import Capability, Reconstruction
+from fluoroscope.types import Capability, Observation, Reconstruction
 
 WINDOW = 11
 """Pixels of SSIM's window."""
@@ -44,9 +44,12 @@ class DecoderInversion:
         asked = lessons("decoder", observations, rng, on_iteration, checkpoint, iterations=self.epochs)
         return guessed(asked, self._guesses)
 
+    def check(self, observation: Observation) -> None:
+        if observation.network is not None and min(observation.network.input_shape[1:]) < WINDOW:
+            raise Unsupported(f"decoder needs images of at least {WINDOW} pixels.", "Use ridge.")
+
     def _guesses(self, lesson: Lesson) -> list[Reconstruction]:
-        if min(lesson.setup.network.input_shape[1:]) < WINDOW:
-            raise Unsupported(f"decoder needs images of at least {WINDOW} pixels: use ridge.")
+        self.check(lesson.observations[0])
         linear = Linear.of(lesson, self.most)
         # A seed of its own, so that a guess does not depend on its neighbours.
         with seeded_globals(0):

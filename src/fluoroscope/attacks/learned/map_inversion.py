@@ -16,6 +16,7 @@ from fluoroscope.attacks.common.checkpoint import FileKeeper
 from fluoroscope.attacks.common.engine import Budget, descend
 from fluoroscope.attacks.common.optimisers import Adam, Schedule
 from fluoroscope.attacks.common.running import Kept, Observations, OnIteration, silent
+from fluoroscope.attacks.gradient_inversion.evidence import check_statistics
 from fluoroscope.attacks.learned.batch_statistics_model import AT_ONCE, BatchStatisticsModel
 from fluoroscope.attacks.learned.evidence import SIZES, STATISTICS
 from fluoroscope.attacks.learned.image_prior import ImagePrior
@@ -48,6 +49,9 @@ class MapInversion:
     @property
     def needs(self) -> frozenset[Capability]:
         return NEEDS | {Capability.BUFFERS}
+
+    def check(self, observation: Observation) -> None:
+        check_statistics(observation)
 
     def run(
         self, observations: Observations, rng: Generator, on_iteration: OnIteration = silent, checkpoint: Kept = None

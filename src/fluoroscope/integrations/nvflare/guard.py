@@ -1,4 +1,4 @@
-"""A filter of task data: a model is inspected before it is trained."""
+"""A filter of task data: a model is inspected before it is trained or evaluated."""
 
 from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import Shareable

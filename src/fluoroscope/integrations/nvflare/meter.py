@@ -4,7 +4,7 @@ from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import Shareable
 
 from fluoroscope.integrations.nvflare.filters import ResultFilter
-from fluoroscope.integrations.nvflare.reading import holding, outgoing, round_of
+from fluoroscope.integrations.nvflare.reading import holding, metrics, outgoing, round_of
 from fluoroscope.integrations.nvflare.received import needed, run_of
 from fluoroscope.integrations.site_filter import check_passes, check_path, enter, opened
 
@@ -12,7 +12,8 @@ from fluoroscope.integrations.site_filter import check_passes, check_path, enter
 class Meter(ResultFilter):
     """Measures what a server could read of an update, and withholds it where the site's policy says so.
 
-    Where the policy names a defence, what leaves is the defended update.
+    Where the policy names a defence, what leaves is the defended update. A few metrics leave by themselves where a
+    model that the guard let in was sent to be evaluated: there is no update in them to measure.
 
     Args:
         policy: path of the site's `appetite.toml`.
@@ -25,7 +26,11 @@ class Meter(ResultFilter):
         self.ledger = None if ledger is None else check_path(ledger, "ledger")
 
     def released(self, result: Shareable, fl_ctx: FLContext) -> Shareable:
-        weights, received = outgoing(result), needed(fl_ctx)
+        received = needed(fl_ctx)
+        if received.evaluated and (alone := metrics(result)) is not None:
+            self.log_info(fl_ctx, f"fluoroscope lets the metrics of round {received.round} leave.")
+            return alone
+        weights = outgoing(result)
         control = opened(self.policy, self.ledger)
         before = control.subject.whole(received.state)
         out = control.release(before, weights.after(before), run=received.run, round=received.round)

@@ -52,11 +52,22 @@ def outgoing(result: Shareable) -> Weights:
     """
     dxo = _dxo(result)
     found = _weights(dxo)
-    check_plain(dxo.meta, "metadata")
-    check_plain(result[ReservedHeaderKey.HEADERS], "headers")
-    if result.keys() - {ReservedHeaderKey.HEADERS, _CONTENT}:
-        raise Refused("it carries something beside the weights")
+    _check_beside(result, dxo)
     return found
+
+
+def metrics(result: Shareable) -> Shareable | None:
+    """The same result with nothing but its metrics, where it carries no other payload; None where it does.
+
+    Raises:
+        Refused: more than a few plain numbers are among them or beside them.
+    """
+    dxo = _dxo(result)
+    if dxo.data_kind != DataKind.METRICS:
+        return None
+    check_plain(dxo.data, "metrics")
+    _check_beside(result, dxo)
+    return result
 
 
 def holding(result: Shareable, arrays: dict[str, Any]) -> Shareable:
@@ -81,6 +92,13 @@ def _message(message: object) -> Shareable:
     if not isinstance(message, Shareable) or not isinstance(message.get(ReservedHeaderKey.HEADERS), dict):
         raise Refused(f"it is a {type(message).__name__}, not a Shareable with headers")
     return message
+
+
+def _check_beside(result: Shareable, dxo: DXO) -> None:
+    check_plain(dxo.meta, "metadata")
+    check_plain(result[ReservedHeaderKey.HEADERS], "headers")
+    if result.keys() - {ReservedHeaderKey.HEADERS, _CONTENT}:
+        raise Refused("it carries something beside the weights")
 
 
 def _dxo(message: object) -> DXO:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from nvflare.apis.fl_constant import FLContextKey
 from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import Shareable
+from nvflare.app_common.app_constant import AppConstants
 from torch import Tensor
 
 from fluoroscope.errors import Refused
@@ -23,6 +24,8 @@ class Received:
     round: int
     task: object
     """The task's number: an update is compared with the model of its own task alone."""
+    evaluated: bool
+    """Whether the model came to be evaluated (`validate`), so that metrics are the whole answer."""
 
     @classmethod
     def of(cls, task: Shareable, fl_ctx: FLContext) -> "Received":
@@ -32,7 +35,8 @@ class Received:
             Refused: it holds no model that can be looked at.
         """
         found = incoming(task)
-        return cls(tensors(found.arrays), run_of(fl_ctx), round_of(task), _task(fl_ctx))
+        evaluated = fl_ctx.get_prop(FLContextKey.TASK_NAME) == AppConstants.TASK_VALIDATION
+        return cls(tensors(found.arrays), run_of(fl_ctx), round_of(task), _task(fl_ctx), evaluated)
 
     def keep(self, fl_ctx: FLContext) -> None:
         """Private: it is not sent along. Not sticky: it is gone with the task."""

@@ -78,9 +78,9 @@ def test_several_steps_show_all_their_images():
     ("change", "message"),
     [
         ({"optimiser": Sgd(0.01, weight_decay=0.1), "batch_size": 1}, "without weight decay"),
-        ({"optimiser": Adam(0.01), "batch_size": 1}, "needs one step"),
+        ({"optimiser": Adam(0.01), "batch_size": 1}, "from one step, or from one epoch"),
         ({"epochs": 2}, "2 epochs"),
-        ({"batchnorm": "eval"}, "BatchNorm in training mode"),
+        ({"batchnorm": "eval"}, "BatchNorm is in training mode"),
     ],
 )
 def test_training_that_it_cannot_read_is_named(change, message):

@@ -36,16 +36,23 @@ class RGap:
             on_iteration(i, len(observations))
         return found
 
-    def _one(self, observation: Observation) -> Reconstruction:
-        setup = Setup.of(observation, self.needs, self.name)
-        training, state = setup.training, setup.state
+    def check(self, observation: Observation) -> None:
+        training = observation.training
+        if training is None:
+            return
         plain = isinstance(training.loss, CrossEntropy) and training.loss.plain
         if (training.images, training.steps) != (1, 1) or not is_exact(training) or not plain:
             raise Unsupported(
                 f"{self.name} inverts one step of Sgd on one image, and this client made {training.steps} of "
                 f"{type(training.optimiser).__name__} on {training.images}; its clipping and its loss must be plain "
-                "too. Use an optimisation attack, such as inverting-gradients."
+                "too.",
+                "Use an optimisation attack, such as inverting-gradients.",
             )
+
+    def _one(self, observation: Observation) -> Reconstruction:
+        setup = Setup.of(observation, self.needs, self.name)
+        self.check(observation)
+        state = setup.state
         if set(setup.update) != {name for name, _ in setup.model.named_parameters()}:
             raise Unsupported(f"{self.name} needs every layer's update, and some were not trained or not sent.")
         model, seen = setup.model, direction(setup)

@@ -18,9 +18,10 @@ from fluoroscope.types import State
 
 WORKS = (
     "R-GAP inverts convolutions (one group, padded with zeros), Sigmoid, Tanh, LeakyReLU, Flatten and dense layers, "
-    "one after another, with a dense layer that has a bias at the end: model lenet5 is one. For others use an "
-    "optimisation attack, such as dlg."
+    "one after another, with a dense layer that has a bias at the end."
 )
+OTHERS = "Model lenet5 is one such. For others use an optimisation attack, such as dlg."
+SMALLER = "Use smaller images (lenet5: up to 38x38), or an optimisation attack, such as dlg."
 EXPLAINED = 1e-2
 """How far the recovered image's gradient may be from the one seen."""
 RANK_ONE = 1e-3
@@ -61,7 +62,9 @@ def recover(
             try:
                 value, delta = before_convolution(layer, weight, seen[f"{name}.weight"], output, delta, error, before)
             except torch.linalg.LinAlgError as failure:  # type: ignore[attr-defined]  # its stub does not export it
-                raise Unsupported(f"R-GAP cannot invert layer {name}: its units are saturated. {WORKS}") from failure
+                raise Unsupported(
+                    f"R-GAP cannot invert layer {name}: its units are saturated. {WORKS}", OTHERS
+                ) from failure
         else:
             way = _activation(layer)
             assert way is not None  # _chain let nothing else through
@@ -89,8 +92,8 @@ def _check(model: nn.Module, state: State, gradients: Mapping[str, Tensor], imag
         if not apart < EXPLAINED:
             raise Unsupported(
                 f"R-GAP's image does not explain the gradient of {name} (off by {apart:.1%}): saturated units, or "
-                "too few equations at this size. Use smaller images (lenet5: up to 38x38), or an optimisation "
-                "attack, such as dlg."
+                "too few equations at this size.",
+                SMALLER,
             )
 
 
@@ -99,7 +102,9 @@ def _chain(model: nn.Module) -> list[tuple[str, nn.Module]]:
     try:
         graph = fx.Tracer().trace(model)
     except Exception as error:  # fx raises whatever the forward does when handed a proxy
-        raise Unsupported(f"{type(model).__name__} is not a plain chain of layers ({error}). {WORKS}") from error
+        raise Unsupported(
+            f"{type(model).__name__} is not a plain chain of layers ({error}). {WORKS}", OTHERS
+        ) from error
     layers: list[tuple[str, nn.Module]] = []
     previous: fx.Node | None = None
     for node in graph.nodes:
@@ -111,12 +116,13 @@ def _chain(model: nn.Module) -> list[tuple[str, nn.Module]]:
             name = str(node.target) if node.op == "call_module" else node.name
             if module is None or not _invertible(module):
                 what = type(model.get_submodule(name)).__name__ if node.op == "call_module" else node.op
-                raise Unsupported(f"R-GAP cannot invert layer {name} ({what}). {WORKS}")
+                raise Unsupported(f"R-GAP cannot invert layer {name} ({what}). {WORKS}", OTHERS)
             layers.append((name, module))
         previous = node
     if not layers or not isinstance(layers[-1][1], nn.Linear) or layers[-1][1].bias is None:
         raise Unsupported(
-            f"R-GAP cannot start: {type(model).__name__} does not end in a dense layer with a bias. {WORKS}"
+            f"R-GAP cannot start: {type(model).__name__} does not end in a dense layer with a bias. {WORKS}",
+            OTHERS,
         )
     return layers
 
@@ -160,8 +166,8 @@ def _shapes(layers: list[tuple[str, nn.Module]], shape: tuple[int, int, int]) ->
             if equations < now[0] * pixels:
                 raise Unsupported(
                     f"R-GAP cannot invert layer {name} at this size: its input has {now[0] * pixels} unknowns, and its "
-                    f"gradient and output give {equations} equations. Use smaller images (lenet5: up to 38x38), or an "
-                    "optimisation attack, such as dlg."
+                    f"gradient and output give {equations} equations.",
+                    SMALLER,
                 )
         now = after
     return shapes
@@ -189,6 +195,7 @@ def _read_head(name: str, known: State, seen: State) -> tuple[Tensor, Tensor, in
     if not float(left) < RANK_ONE:
         raise Unsupported(
             f"R-GAP needs the undisturbed gradient of one image: {float(left):.1%} of the gradient of {name}.weight is "
-            "from more images, further steps or a defence. Use an optimisation attack, such as dlg."
+            "from more images, further steps or a defence.",
+            "Use an optimisation attack, such as dlg.",
         )
     return features, delta @ known[f"{name}.weight"], int(delta.argmin())

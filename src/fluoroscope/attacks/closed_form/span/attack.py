@@ -8,7 +8,7 @@ from functools import partial
 import torch
 from torch import Generator, Tensor
 
-from fluoroscope.attacks.closed_form.span.client import Client, ShowsNothing
+from fluoroscope.attacks.closed_form.span.client import Client, ShowsNothing, check_training
 from fluoroscope.attacks.closed_form.span.pixels import FeatureObjective, Weights
 from fluoroscope.attacks.common.checkpoint import FileKeeper
 from fluoroscope.attacks.common.engine import Budget, Outcome, descend
@@ -57,6 +57,10 @@ class Span:
                 Capability.PRIOR,
             }
         )
+
+    def check(self, observation: Observation) -> None:
+        if observation.training is not None:
+            check_training(observation.training)
 
     def run(
         self, observations: Observations, rng: Generator, on_iteration: OnIteration = silent, checkpoint: Kept = None
@@ -123,7 +127,7 @@ class Span:
             images=prior,
             nothing=f"the update shows features of {len(misfits)} images at {target.layer}, but no image was found "
             f"that has them: the nearest is off by {float(misfits.min()):.0%} of their norm, and {MISSED:.0%} at most "
-            "counts as found. A decoder that was learnt on public images may read them.",
+            "counts as found.",
         )
 
     def _descend(

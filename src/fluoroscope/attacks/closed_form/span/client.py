@@ -38,7 +38,7 @@ class Client:
     def __init__(self, observation: Observation) -> None:
         setup = Setup.of(observation, {Capability.UPDATE}, "span")
         training = setup.training
-        _check(training)
+        check_training(training)
         self.shape = setup.network.input_shape
         self._training, self._update = training, gradient_of(setup) or {}
         self._readings = first_step_of_adam(setup) if isinstance(training.optimiser, Adam) else {}
@@ -79,7 +79,7 @@ class Client:
                 return self.further(layer, maps)
         raise ShowsNothing(
             f"this update of {self._training.images} images shows no layer's features: either it is noised, or every "
-            f"convolution behind a ReLU has fewer channels than the images have positions there. {REMEDY}"
+            "convolution behind a ReLU has fewer channels than the images have positions there."
         )
 
     @property
@@ -165,14 +165,20 @@ class _Reached(Exception):
     """The pass came to the layer: the rest of the network need not run."""
 
 
-def _check(training: LocalTraining) -> None:
+def check_training(training: LocalTraining) -> None:
+    """Refuse an update that is no sum of its images' gradients.
+
+    Raises:
+        Unsupported: several epochs, several steps of Adam or with weight decay, or BatchNorm that does not train.
+    """
     optimiser = training.optimiser
     decayed = isinstance(optimiser, Sgd) and optimiser.weight_decay and training.steps > 1
     moments = isinstance(optimiser, Adam) and training.steps > 1
     if training.passes > 1 or moments or decayed:
         raise Unsupported(
-            "span needs one step, or one epoch of SGD without weight decay: any other update is not a "
-            f"sum of its images' gradients; this client ran {training.passes} epochs of {optimiser}. {REMEDY}"
+            "features are read from one step, or from one epoch of SGD without weight decay: any other update is not a "
+            f"sum of its images' gradients; this client ran {training.passes} epochs of {optimiser}.",
+            REMEDY,
         )
     if training.batchnorm != "train":
-        raise Unsupported(f"span reads what BatchNorm in training mode leaves in an update. {REMEDY}")
+        raise Unsupported("features are read where BatchNorm is in training mode, and this client's was not.", REMEDY)
