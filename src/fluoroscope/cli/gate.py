@@ -21,8 +21,8 @@ def add_to(app: typer.Typer) -> None:
     """Enter the command."""
 
     @app.command(
-        epilog="Examples: fluoroscope gate runs/audit --max-leak 0.02 --max-auc 0.6 --min-accuracy 0.8   |   fluoroscope "
-        "gate runs/audit --write-policy gate.toml, then: fluoroscope gate runs/later --policy gate.toml. "
+        epilog="Examples: fluoroscope gate runs/audit --max-leak 0.02 --max-auc 0.6 --min-accuracy 0.8   |   "
+        "fluoroscope gate runs/audit --write-policy gate.toml, then: fluoroscope gate runs/later --policy gate.toml. "
         "Exit codes: 0 every threat holds and every limit is kept, 4 one does not or was not measured, 2 wrong input."
     )
     def gate(

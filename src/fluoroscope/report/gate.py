@@ -72,8 +72,8 @@ class Judgement:
 
 @dataclass(frozen=True)
 class LevelJudgement:
-    """One threat, or the setting's own claim, under the setting that is judged. Nothing but `holds` passes, unless it is
-    allowed by name or all that does not hold is accepted by id."""
+    """One threat, or the setting's own claim, under the setting that is judged. Nothing but `holds` passes, unless it
+    is allowed by name or all that does not hold is accepted by id."""
 
     threat: str
     level: Level

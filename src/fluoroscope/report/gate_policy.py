@@ -1,4 +1,4 @@
-"""The limits of a gate as a file: `gate --write-policy` freezes what an audit found, `gate --policy` asks for no worse."""
+"""The limits of a gate as a file: `gate --write-policy` freezes what was found, `gate --policy` lets no worse pass."""
 
 import json
 import math
@@ -18,7 +18,7 @@ _NO_WORSE: Mapping[Level, tuple[str, ...]] = {
     "not tested": ("not-tested", "unclear"),
     "leaks": ("leaks", "unclear"),
 }
-"""By the level that is frozen, those that may pass beside `holds`. A leak that nobody looks at any more is no better."""
+"""By the level that is frozen, those that may pass beside `holds`. A leak that nobody looks for is no better."""
 _MOST: tuple[tuple[Kind, str], ...] = (
     *((kind, name) for kind, names in LEAKS.items() for name in names),
     ("federation", "epsilon"),

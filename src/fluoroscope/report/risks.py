@@ -1,7 +1,7 @@
 """Findings that can be cited, accepted and followed over time: one per kind of attack and setting, with a stable id.
 
-The id is a fingerprint of what is asked (kind, attacker, setting), never of what came out: more clients, rounds, attacks
-or seeds keep it, and so does another result.
+The id is a fingerprint of what is asked (kind, attacker, setting), never of what came out: more clients, rounds,
+attacks or seeds keep it, and so does another result.
 """
 
 import hashlib
