@@ -59,7 +59,8 @@ def add_to(app: typer.Typer) -> None:
 
     @app.command(
         epilog="Examples: fluoroscope report runs/audit --pdf   |   fluoroscope report runs/audit --format sarif "
-        "--format junit --accepted accepted.toml   |   fluoroscope report runs/audit --numbers-only --format html --format dpia"
+        "--format junit --accepted accepted.toml   |   fluoroscope report runs/audit --numbers-only --format html "
+        "--format dpia"
     )
     @grouped
     def report(

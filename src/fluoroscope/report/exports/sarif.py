@@ -35,7 +35,7 @@ def sarif(brief: Brief) -> str:
         "columnKind": "unicodeCodePoints",
         "properties": {"setting": brief.setting, "seed": brief.audit.findings.seed},
     }
-    return json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=1, ensure_ascii=False) + "\n"
+    return json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=1) + "\n"
 
 
 def _rule(rule: RiskRule) -> dict[str, Any]:
