@@ -67,6 +67,11 @@ def named(tmp_path_factory):
     return poisoned(tmp_path_factory.mktemp("srv"))
 
 
+@pytest.fixture(scope="module")
+def page(named):
+    return render_numbers(named)
+
+
 def clean(text):
     return [secret for secret in SECRETS if secret.lower() in text.lower()]
 
@@ -77,8 +82,7 @@ def test_the_secrets_are_there_to_be_found(named):
     }
 
 
-def test_the_page_has_no_image_path_or_name(named):
-    page = render_numbers(named)
+def test_the_page_has_no_image_path_or_name(named, page):
     assert not clean(page)
     for part in ("<img", "data:", "<script", "<figure", "xlink:href", str(named.folder), "url("):
         assert part not in page
@@ -92,9 +96,9 @@ def test_no_export_has_a_path_or_name(named, name):
     assert str(named.folder) not in text
 
 
-def test_every_number_is_the_same_number_of_the_audit(named):
+def test_every_number_is_the_same_number_of_the_audit(named, page):
     """The addresses of the page lead to the same values in findings.json."""
-    found = NUMBER.findall(render_numbers(named))
+    found = NUMBER.findall(page)
     assert len(found) > 200
     for at, how, text in found:
         value = resolve(named.document, at)
@@ -130,6 +134,6 @@ def test_what_was_read_is_not_changed(named):
     assert json.dumps(document_of(named.findings)) == before
 
 
-def test_the_page_is_written(named, tmp_path):
+def test_the_page_is_written(named, page, tmp_path):
     path = write_report(named.folder, out=tmp_path / "page.html", without_names=True)
-    assert path.read_text(encoding="utf-8") == render_numbers(named)
+    assert path.read_text(encoding="utf-8") == page

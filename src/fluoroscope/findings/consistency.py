@@ -32,12 +32,6 @@ def at_odds(findings: Findings, document: dict[str, JsonValue]) -> Iterator[str]
             for i, verdict in enumerate(findings.verdicts)
             for j, each in enumerate(verdict.levels)
         ),
-        *(
-            (f"verdicts.{i}.levels.{j}.kinds.{k}.cell", kind.cell, ids)
-            for i, verdict in enumerate(findings.verdicts)
-            for j, each in enumerate(verdict.levels)
-            for k, kind in enumerate(each.kinds)
-        ),
         ("recommendation.defence", findings.recommendation.defence, labels),
     ]
     for key, used, offered in known:
@@ -53,6 +47,11 @@ def at_odds(findings: Findings, document: dict[str, JsonValue]) -> Iterator[str]
                 yield f"cells.{i}.scores.{name}.higher_is_leakier: the metric declares {declared}, not {said}"
     for key, text in texts(findings):
         yield from (f"{key}: {problem}" for problem in _wrong_numbers(text, document))
+    for i, verdict in enumerate(findings.verdicts):
+        for j, each in enumerate(verdict.levels):
+            for k, kind in enumerate(each.kinds):
+                if kind.cell not in (None, *ids):
+                    yield f"verdicts.{i}.levels.{j}.kinds.{k}.cell: {kind.cell!r} is no cell"
 
 
 def texts(findings: Findings) -> Iterator[tuple[str, Text]]:
