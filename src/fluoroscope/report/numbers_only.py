@@ -152,7 +152,7 @@ class _Scrub:
     def _verdict(self, verdict: Verdict, cells: tuple[Cell, ...]) -> Verdict:
         levels = tuple(self._level(each, cells) for each in verdict.levels)
         stop = None if verdict.stopped_by is None else self.labels[verdict.stopped_by]
-        shown = next((each for each in levels if each.level == verdict.level), None)
+        shown = next((each for each in levels if each.level == verdict.level), next(iter(levels), None))
         text = Text(text="Not said setting by setting.") if shown is None else shown.why
         return Verdict(threat=verdict.threat, level=verdict.level, text=text, stopped_by=stop, levels=levels)
 

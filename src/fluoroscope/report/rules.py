@@ -52,7 +52,7 @@ RISK_RULES = (
         "medium", "Use the recommended setting, or aggregate updates before anybody sees one.",
     ),
     RiskRule(
-        "claim", "Claim", "A privacy claim that canaries refute",
+        "claim", "Claim", "What the defence claims",
         "Canaries prove no larger epsilon than the defence claims.",
         "critical", "Do not rely on this defence: its implementation or its accounting is wrong.",
     ),

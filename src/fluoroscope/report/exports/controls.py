@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 from fluoroscope.findings import NO_DEFENCE
-from fluoroscope.findings.metrics import LEAKS
 from fluoroscope.report.exports.brief import Brief
 from fluoroscope.report.risks import CLAIM, Risk
 
@@ -66,7 +65,8 @@ def _epsilon(brief: Brief) -> ControlOutcome:
         return ControlOutcome("not met" if trained else "not tested", why, cells)
     round_ = brief.score("claim", "epsilon")
     if round_ is None or round_.value is None:
-        why = f"Epsilon {claim.epsilon:.3g} at delta {claim.delta:.3g} is counted over all rounds, and not per round."
+        why = f"Epsilon {claim.epsilon:.3g} at delta {claim.delta:.3g} over all rounds; "
+        why += "a round's stands beside canaries, which have no result."
         return ControlOutcome("not tested", why, cells)
     why = f"Per round epsilon {round_.value:.3g}, over all rounds {claim.epsilon:.3g}, at delta {claim.delta:.3g}."
     return ControlOutcome("met", why, cells)
@@ -191,16 +191,10 @@ def _shown(*rules: str) -> Callable[[Brief], ControlOutcome]:
 
 
 def _documented(brief: Brief) -> ControlOutcome:
-    tried = [cell.id for cell in brief.audit.findings.cells if cell.kind in LEAKS and cell.status == "done"]
+    tried = tuple(risk.id for risk in brief.judged if risk.level != "not tested" and risk.threat != CLAIM)
     if not tried:
-        return ControlOutcome("not tested", "No attack has a result.")
-    return ControlOutcome(
-        "met", f"findings.json holds {len(tried)} attacks with their settings, scores and versions.", _ids(brief)
-    )
-
-
-def _ids(brief: Brief) -> tuple[str, ...]:
-    return tuple(risk.id for risk in brief.judged)
+        return ControlOutcome("not tested", "No attack has a result under this setting.")
+    return ControlOutcome("met", "findings.json holds each attack with its settings, scores and versions.", tried)
 
 
 _AISVS, _NIST, _ISO = "OWASP AISVS C12", "NIST SP 800-226", "ISO/IEC 27559"

@@ -58,7 +58,6 @@ def _result(brief: Brief, risk: Risk, index: int, line: int | None) -> dict[str,
     suppressions = [] if accepted is None else [
         {
             "kind": "external",
-            "status": "accepted",
             "justification": accepted.reason,
             "properties": {"owner": accepted.owner, "expires": accepted.expires.isoformat()},
         }
