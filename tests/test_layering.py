@@ -42,7 +42,8 @@ ALLOWED = {
     | {"models", "threat_models", "defences", "federation.local_training", "federation.client_round"},
     "scenarios": CORE,
     "cells": FOUNDATION,
-    "report": FOUNDATION,
+    # Acceptances and a gate's policy are TOML tables, read as a plan's are.
+    "report": FOUNDATION | {"federation.sections"},
     "calibration": CORE | {"report.figures", "scenarios", "cells"},
     # Recorded updates are read with what records them, and attacked as a site's meter attacks its own.
     "audit": CORE

@@ -124,7 +124,7 @@ noise_multiplier = 2.0
     (row,) = json.loads(done.stdout)["claims"]
     assert 0 <= row["epsilon_lower"] < row["epsilon"]
     assert not row["contradicted"]
-    monkeypatch.setattr(claims, "_exceeds", lambda scores: True)
+    monkeypatch.setattr(claims, "exceeds", lambda scores: True)
     done = CliRunner().invoke(program(), ["canaries", str(plan)])
     assert (done.exit_code, "CONTRADICTED" in done.stdout) == (4, True)
     plan.write_text(plan.read_text().replace("lenet5", "small-cnn").replace("clip-and-noise", "central-dp"))

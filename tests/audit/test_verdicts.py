@@ -248,3 +248,30 @@ def test_noise_without_a_count_is_not_called_differential_privacy():
     words = " ".join(each.text for each in made.not_safe_to_say())
     assert "“noise”, “more {{noise}}” would be differential privacy" in words
     assert "phantoms" in words
+
+
+def test_each_kind_of_attack_has_its_own_level_and_cell():
+    """The level of a threat is the worst of its kinds, and the sentence of a setting is theirs together."""
+    auc = {"auc": score(0.9, 0.8, 0.95, chance=0.5), "p_value": score(0.001)}
+    cells = (
+        reconstruction("none", 0.3, 0.2, 0.4),
+        stopped("noise"),
+        cell("client-inference", "none", auc),
+        cell("client-inference", "noise", auc),
+        cell("membership", "none", {}, status="failed"),
+    )
+    verdicts = {verdict.threat: verdict for verdict in Verdicts(PLAN, cells).all()}
+    server = {each.defence: each.kinds for each in verdicts["curious-server"].levels}
+    assert [(kind.kind, kind.level, kind.cell) for kind in server["none"]] == [
+        ("reconstruction", "leaks", "reconstruction-none")
+    ]
+    assert [(kind.level, kind.cell) for kind in server["noise"]] == [("holds", "reconstruction-noise")]
+    client = next(each for each in verdicts["curious-client"].levels if each.defence == "none")
+    assert client.level == "leaks"
+    assert [(kind.kind, kind.level) for kind in client.kinds] == [
+        ("client-inference", "leaks"),
+        ("membership", "not tested"),
+    ]
+    assert all(kind.why.text.rstrip(".") in client.why.text for kind in client.kinds[1:])
+    crafted = verdicts["malicious-server"].levels[0]
+    assert [(kind.kind, kind.level, kind.cell) for kind in crafted.kinds] == [("crafted-model", "not tested", None)]

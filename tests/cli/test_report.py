@@ -16,6 +16,7 @@ def home(tmp_path_factory):
     home = tmp_path_factory.mktemp("findings")
     make_audit(home / "a")
     make_audit(home / "weak", stopped=0.6)
+    make_audit(home / "patients", synthetic=False)
     document = json.loads((home / "weak/findings.json").read_text())
     document["cells"][-3]["status"], document["cells"][-3]["reason"] = "failed", "no memory"
     del document["cells"][-1]
@@ -183,3 +184,93 @@ def test_the_exit_codes_are_told():
 
     assert "4" in fluoroscope("gate", "--help", cwd=Path()).stdout
     assert "4 failed a gate" in fluoroscope("--help", cwd=Path()).stdout.replace("\n", " ")
+
+
+FORMATS = {"sarif": "findings.sarif", "junit": "junit.xml", "md": "report.md", "json": "report.json",
+           "card": "leak-card.md", "dpia": "dpia-annex.md"}  # fmt: skip
+
+
+def test_every_format_is_written(home):
+    asked = [word for name in FORMATS for word in ("--format", name)]
+    done = fluoroscope("report", "weak", *asked, cwd=home)
+    assert done.returncode == 0, done.stderr
+    assert dict(line.split(": ") for line in done.stdout.splitlines()) == {
+        name: f"weak/{file}" for name, file in FORMATS.items()
+    }
+    assert json.loads((home / "weak/findings.sarif").read_text())["version"] == "2.1.0"
+    assert not (home / "weak/report.html").exists()
+
+
+def test_numbers_only_has_files_of_its_own(home):
+    done = fluoroscope("report", "weak", "--numbers-only", "--format", "html", "--format", "sarif", cwd=home)
+    assert done.returncode == 0, done.stderr
+    for name in ("report-numbers.html", "numbers-findings.sarif"):
+        text = (home / "weak" / name).read_text(encoding="utf-8")
+        assert "north" not in text
+        assert "<img" not in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--format", "sarif", "--format", "md", "--out", "x"], "--out names one file"),
+        (["--format", "md", "--pdf"], "add --format html"),
+        (["--numbers-only", "--show-images"], "--show-images shows patients"),
+        (["--mlflow", "http://localhost:1", "--show-images"], "nothing like it is sent"),
+        (["--mlflow", "mlruns"], "takes the address of a tracking server"),
+        (["--format", "sarif", "--defence", "non"], "did you mean 'none'"),
+        (["--format", "sarif", "--accepted", "none.toml"], "none.toml"),
+        (["--format", "docx"], "docx"),
+    ],
+)
+def test_what_a_report_cannot_be(home, arguments, message):
+    done = fluoroscope("report", "weak", *arguments, cwd=home)
+    assert done.returncode == 2
+    assert message in done.stderr
+
+
+def test_patients_are_sent_to_no_server_but_as_numbers(home):
+    done = fluoroscope("report", "patients", "--mlflow", "http://localhost:1", cwd=home)
+    assert done.returncode == 2
+    assert "add --numbers-only" in done.stderr
+
+
+def test_an_audit_is_logged(home, monkeypatch):
+    from tests.report.test_mlflow_tracking import tracking_server
+
+    monkeypatch.setenv("no_proxy", "*")
+    with tracking_server() as (address, asked):
+        done = fluoroscope("report", "patients", "--numbers-only", "--mlflow", address, cwd=home)
+    assert done.returncode == 0, done.stderr
+    assert "mlflow: run r1 of experiment 7" in done.stdout
+    sent = b"".join(body for _, _, body, _ in asked).decode()
+    assert "north" not in sent
+    assert "<h1>" in sent
+
+
+def test_acceptances_and_a_policy_at_the_gate(home):
+    code, found = gate(home, "a", "--defence", "clip-and-noise 0.5")
+    open_ = [(name, each["level"]) for each in found["levels"] for name in each["open"]]
+    assert code == 4
+    assert len(open_) == 3
+    entry = '[[accepted]]\nid = "{}"\nlevel = "{}"\nowner = "dpo"\nreason = "pilot"\nexpires = {}\n'
+    text = "".join(entry.format(name, level, "2999-01-01") for name, level in open_)
+    (home / "accepted.toml").write_text(text)
+    code, found = gate(home, "a", "--defence", "clip-and-noise 0.5", "--accepted", "accepted.toml")
+    assert code == 0
+    (home / "accepted.toml").write_text(text.replace("2999", "2001"))
+    done = fluoroscope("gate", "a", "--defence", "clip-and-noise 0.5", "--accepted", "accepted.toml", cwd=home)
+    assert done.returncode == 4
+    assert "was accepted until 2001-01-01: that is over" in done.stdout
+    assert "curious-server does not hold: reconstruction-" in done.stdout
+    done = fluoroscope("gate", "a", "--write-policy", "gate.toml", cwd=home)
+    assert done.returncode == 0, done.stderr
+    assert "next: fluoroscope gate DIR --policy gate.toml" in done.stdout
+    assert gate(home, "a", "--policy", "gate.toml")[0] == 0
+    assert gate(home, "weak", "--policy", "gate.toml")[0] == 4
+    again = fluoroscope("gate", "a", "--write-policy", "gate.toml", cwd=home)
+    assert again.returncode == 2
+    assert "is there already" in again.stderr
+    mixed = fluoroscope("gate", "a", "--write-policy", "b.toml", "--max-auc", "1", cwd=home)
+    assert mixed.returncode == 2
+    assert not (home / "b.toml").exists()

@@ -151,8 +151,28 @@ def _tsne(held):
     }
 
 
-def _levels(levels, why):
-    return [{"defence": label, "level": level, "why": why} for label, level in zip(DEFENCES, levels, strict=True)]
+KINDS = {
+    "curious-server": {"reconstruction": "reconstruction-{}-north-1"},
+    "malicious-server": {"crafted-model": "crafted-none"},
+    "curious-client": {"client-inference": "client-inference-{}-north", "membership": "membership-{}"},
+    "outsider": {},
+}
+"""The kinds of attack of each threat in this tale, and the cell that decides."""
+
+
+def _levels(threat, levels, why):
+    return [
+        {
+            "defence": label,
+            "level": level,
+            "why": why,
+            "kinds": [
+                {"kind": kind, "level": level, "why": why, "cell": cell.format(number)}
+                for kind, cell in KINDS[threat].items()
+            ],
+        }
+        for number, (label, level) in enumerate(zip(DEFENCES, levels, strict=True))
+    ]
 
 
 def as_format_1(document):
@@ -232,7 +252,7 @@ def _findings(cells, places, synthetic):
             for name, title in threats.items()
         ],
         "verdicts": [
-            {"threat": name, "level": of[0], "text": words, "stopped_by": stop, "levels": _levels(of, words)}
+            {"threat": name, "level": of[0], "text": words, "stopped_by": stop, "levels": _levels(name, of, words)}
             for name, of, words, stop in (
                 ("curious-server", ("leaks", "leaks", "unclear", "holds"), leaks, "dp-sgd ε=8"),
                 ("malicious-server", ("unclear",) * 3 + ("holds",), crafted, None),

@@ -1,6 +1,6 @@
 """Does a defence keep its claim? Canaries prove an epsilon from below, beside the one that is claimed."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -15,7 +15,8 @@ from fluoroscope.cells import CellContext, Result
 from fluoroscope.defences.reconstruction_bound import mechanism_bound
 from fluoroscope.federation.privacy import claimed, heaviest_cohort, participation
 from fluoroscope.federation.task import Task, load_task
-from fluoroscope.findings import Cell, Claim, Finding, Kind, Score, Text
+from fluoroscope.findings import Cell, Claim, Finding, Kind, Text
+from fluoroscope.findings.claims import exceeds, refuted
 from fluoroscope.rng import generator
 from fluoroscope.scenarios.canaries import CanaryGames, empirical_epsilon
 from fluoroscope.scenarios.canary_clients import cohort_games, update_games
@@ -127,19 +128,19 @@ def claim_cells(plan: AuditPlan, label: str) -> list[ClaimTest]:
 def tested(cell: ClaimTest, seed: int) -> dict[str, Any]:
     """The numbers of a test by name, and whether they refute the claim."""
     scores = cell.finding(seed).scores
-    return {name: score.value for name, score in scores.items()} | {"contradicted": _exceeds(scores)}
+    return {name: score.value for name, score in scores.items()} | {"contradicted": exceeds(scores)}
 
 
 def contradicted(cells: Sequence[Cell]) -> dict[str, Claim]:
     """By label, what is left of a claim that canaries refute."""
-    return {cell.defence: Claim(statement=CONTRADICTED) for cell in cells if _refuted(cell)}
+    return {cell.defence: Claim(statement=CONTRADICTED) for cell in cells if refuted(cell)}
 
 
 def contradictions(cells: Sequence[Cell]) -> tuple[Text, ...]:
     """A sentence for each, with both numbers."""
     found = []
     for place, cell in enumerate(cells):
-        if _refuted(cell):
+        if refuted(cell):
             proved = max(("epsilon_lower", "epsilon_lower_any"), key=lambda name: cell.scores[name].value or 0.0)
             said = Sentence().say(f"That “{cell.defence}” keeps what it claims: CONTRADICTED. ")
             said.say("Canaries prove an epsilon of at least ").number(place, proved, how=".3g").say(
@@ -154,7 +155,7 @@ def supported(cells: Sequence[Cell]) -> tuple[Text, ...]:
     """What canaries prove beside each claim that they leave standing, and what the claim leaves to a reconstruction."""
     found = []
     for place, cell in enumerate(cells):
-        if cell.kind == "claim" and "epsilon" in cell.scores and not _refuted(cell):
+        if cell.kind == "claim" and "epsilon" in cell.scores and not refuted(cell):
             said = Sentence().say(f"With “{cell.defence}” a round's epsilon lies between ")
             said.number(place, "epsilon_lower", how=".3g").say(" (proved by canaries) and ")
             said.number(place, "epsilon", how=".3g").say(" (claimed)")
@@ -164,16 +165,6 @@ def supported(cells: Sequence[Cell]) -> tuple[Text, ...]:
                 said.number(place, "reconstruction_bound", "chance")
             found.append(said.say(".").text)
     return tuple(found)
-
-
-def _refuted(cell: Cell) -> bool:
-    return cell.kind == "claim" and _exceeds(cell.scores)
-
-
-def _exceeds(scores: Mapping[str, Score]) -> bool:
-    said = scores["epsilon"].value if "epsilon" in scores else None
-    proved = [scores[name].value or 0.0 for name in ("epsilon_lower", "epsilon_lower_any") if name in scores]
-    return said is not None and max(proved, default=0.0) > said
 
 
 def _games(training: LocalTraining) -> int:

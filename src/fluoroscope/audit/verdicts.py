@@ -14,6 +14,7 @@ from fluoroscope.findings import (
     NO_DEFENCE,
     Cell,
     Kind,
+    KindLevel,
     Level,
     Recommendation,
     Score,
@@ -157,6 +158,7 @@ class Verdicts:
                     defence=label,
                     level=self._level(threat, label),
                     why=self._described(threat, label).say(".").text,
+                    kinds=tuple(self._kind_level(threat, kind, label) for kind in self._levels.kinds(threat)),
                 )
                 for label in self.plan.labels
             ),
@@ -171,13 +173,18 @@ class Verdicts:
             describe(said, kind, self._levels.of_kind(threat, kind, label), label)
         return said if kinds else said.say("Not tested: the plan has no such cell")
 
+    def _kind_level(self, threat: str, kind: Kind, label: str) -> KindLevel:
+        judged = self._levels.of_kind(threat, kind, label)
+        why = describe(Sentence(), kind, judged, label).say(".").text
+        return KindLevel(kind=kind, level=judged.level, why=why, cell=judged.cell[1].id if judged.cell else None)
+
     def _malicious_server(self) -> Verdict:
         crafted, guard = (next(self._done(kind), None) for kind in ("crafted-model", "guard"))
         said, stop = Sentence(), None
         level: Level = "not tested"
         if crafted is None:
-            tried = next((cell for cell in self.cells if cell.kind == "crafted-model"), None)
-            why = (tried.reason if tried else None) or "the plan has no such cell"
+            left = next((cell for cell in self.cells if cell.kind == "crafted-model"), None)
+            why = (left.reason if left else None) or "the plan has no such cell"
             said.say(f"Not tested: {KINDS['crafted-model'].lower()}: {why.rstrip('.')}")
         else:
             level = self._taken(said, crafted)
@@ -190,8 +197,11 @@ class Verdicts:
             stop = GUARD if level == "leaks" and refused and not got else None
         text = said.say(".").text
         # The clients' guard stands beside any setting.
+        everywhere: Level = "holds" if stop else level
+        tried = next((cell.id for cell in self.cells if cell.kind == "crafted-model"), None)
+        kind = KindLevel(kind="crafted-model", level=everywhere, why=text, cell=tried)
         levels = tuple(
-            SettingLevel(defence=label, level="holds" if stop else level, why=text) for label in self.plan.labels
+            SettingLevel(defence=label, level=everywhere, why=text, kinds=(kind,)) for label in self.plan.labels
         )
         return Verdict(threat=_CRAFTED, level=level, text=text, stopped_by=stop, levels=levels)
 

@@ -25,6 +25,12 @@ CellEngine = Annotated[
         "--engine", help="Where the cells run: local, ray (on this machine) or ray:ADDRESS (a cluster, ray:auto)."
     ),
 ]
+Accepted = Annotated[
+    Path | None,
+    typer.Option(
+        "--accepted", help="Findings that somebody answers for: accepted.toml, with owner, reason and expiry."
+    ),
+]
 Out = Annotated[Path, typer.Option("--out", help="Folder of the records; a stopped run in it goes on.")]
 
 

@@ -47,13 +47,20 @@ def at_odds(findings: Findings, document: dict[str, JsonValue]) -> Iterator[str]
                 yield f"cells.{i}.scores.{name}.higher_is_leakier: the metric declares {declared}, not {said}"
     for key, text in texts(findings):
         yield from (f"{key}: {problem}" for problem in _wrong_numbers(text, document))
+    for i, verdict in enumerate(findings.verdicts):
+        for j, each in enumerate(verdict.levels):
+            for k, kind in enumerate(each.kinds):
+                if kind.cell not in (None, *ids):
+                    yield f"verdicts.{i}.levels.{j}.kinds.{k}.cell: {kind.cell!r} is no cell"
 
 
 def texts(findings: Findings) -> Iterator[tuple[str, Text]]:
     """Every sentence of the findings with its key."""
     for i, verdict in enumerate(findings.verdicts):
         yield f"verdicts.{i}.text", verdict.text
-        yield from ((f"verdicts.{i}.levels.{j}.why", each.why) for j, each in enumerate(verdict.levels))
+        for j, each in enumerate(verdict.levels):
+            yield f"verdicts.{i}.levels.{j}.why", each.why
+            yield from ((f"verdicts.{i}.levels.{j}.kinds.{k}.why", kind.why) for k, kind in enumerate(each.kinds))
     yield "recommendation.text", findings.recommendation.text
     yield from ((f"safe_to_say.{i}", text) for i, text in enumerate(findings.safe_to_say))
     yield from ((f"not_safe_to_say.{i}", text) for i, text in enumerate(findings.not_safe_to_say))

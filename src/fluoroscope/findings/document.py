@@ -107,12 +107,24 @@ class Size(_Part):
     of: Literal["value", "times chance", "above chance"] = "value"
 
 
+class KindLevel(_Part):
+    """The part that one kind of attack has in such a level, and the cell that decided it."""
+
+    kind: Kind
+    level: Level
+    why: Text
+    cell: str | None = None
+    """Its id; None: no attack of this kind applies."""
+
+
 class SettingLevel(_Part):
     """What the audit says of one threat under one setting, and why."""
 
     defence: str
     level: Level
     why: Text
+    kinds: tuple[KindLevel, ...] = ()
+    """Kind by kind; none in files of versions that did not say."""
 
 
 class Verdict(_Part):

@@ -1,20 +1,31 @@
 """The page of an audit: read the findings, write one HTML file."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from markupsafe import Markup
 
 from fluoroscope.findings import Audit, read_findings
 from fluoroscope.report.engineer import engineer, scores_meant
+from fluoroscope.report.numbers_only import numbers_only
 from fluoroscope.report.officer import officer
-from fluoroscope.report.page import resource, template
+from fluoroscope.report.page import Section, Table, resource, template
+from fluoroscope.report.parts import Folded
 from fluoroscope.report.traced import Traced
 from fluoroscope.report.view import View
 
 
-def write_report(folder: Path, show_images: bool = False, out: Path | None = None, with_timing: bool = True) -> Path:
+def write_report(
+    folder: Path,
+    show_images: bool = False,
+    out: Path | None = None,
+    with_timing: bool = True,
+    without_names: bool = False,
+) -> Path:
     """Write the page of the audit in `folder`, to DIR/report.html by default, and return its path."""
-    page = render_audit(read_findings(folder), show_images, with_timing)
+    audit = read_findings(folder)
+    page = render_numbers(audit) if without_names else render_audit(audit, show_images, with_timing)
     path = out or folder / "report.html"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(page, encoding="utf-8", newline="\n")
@@ -23,15 +34,29 @@ def write_report(folder: Path, show_images: bool = False, out: Path | None = Non
 
 def render_audit(audit: Audit, show_images: bool = False, with_timing: bool = True) -> str:
     """The page as HTML. Images of patients are blurred unless they are asked for."""
-    findings = audit.findings
-    view = View(audit, Traced(audit.document), blur=not findings.data.synthetic and not show_images)
+    view = View(audit, Traced(audit.document), blur=not audit.findings.data.synthetic and not show_images)
+    return _rendered(view, engineer(view, with_timing), resource("audit.js"))
+
+
+def render_numbers(audit: Audit) -> str:
+    """The page for an airlock: numbers and tables; no image, figure, script, path or name."""
+    bare = numbers_only(audit)
+    view = View(bare, Traced(bare.document), blur=False)
+    return _rendered(view, [_tables(section) for section in engineer(view, with_timing=False)], "")
+
+
+def _tables(section: Section) -> Section:
+    return replace(section, parts=[part for part in section.parts if isinstance(part, Table | Folded)])
+
+
+def _rendered(view: View, sections: Sequence[Section], script: str) -> str:
     return template("audit.html").render(
-        findings=findings,
+        findings=view.audit.findings,
         write=view.write,
         officer=officer(view),
-        sections=engineer(view, with_timing),
+        sections=[section for section in sections if section.parts],
         meanings=scores_meant(view),
         blur=view.blur,
         style=Markup(resource("audit.css")),
-        script=Markup(resource("audit.js")),
+        script=Markup(script),
     )
