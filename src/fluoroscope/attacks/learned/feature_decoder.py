@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor
 
-from fluoroscope.attacks.closed_form.span.client import Client, check_training
+from fluoroscope.attacks.closed_form.span.client import Client, check_seen
 from fluoroscope.attacks.closed_form.span.target import Target
 from fluoroscope.attacks.common.running import Kept, Observations, OnIteration, silent
 from fluoroscope.attacks.common.setup import SIMULATION, Setup
@@ -72,14 +72,11 @@ class FeatureDecoder:
     """The images whose features an update shows: those of the layer that promises most."""
 
     name: str = "feature-decoder"
+    check = staticmethod(check_seen)
 
     @property
     def needs(self) -> frozenset[Capability]:
         return SIMULATION | {Capability.UPDATE, Capability.PUBLIC_IMAGES}
-
-    def check(self, observation: Observation) -> None:
-        if observation.training is not None:
-            check_training(observation.training)
 
     def run(
         self, observations: Observations, rng: Generator, on_iteration: OnIteration = silent, checkpoint: Kept = None

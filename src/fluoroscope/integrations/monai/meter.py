@@ -1,46 +1,23 @@
 """A filter of weights that leave: an update is measured first."""
 
-from typing import Any
-
 from monai.fl.utils.constants import WeightType
 from monai.fl.utils.exchange_object import ExchangeObject
-from monai.fl.utils.filters import Filter
 
-from fluoroscope.errors import Misconfigured, Refused
-from fluoroscope.integrations.monai.guard import LOG, Guard, stop
+from fluoroscope.errors import Refused
+from fluoroscope.integrations.monai.guard import LOG
+from fluoroscope.integrations.monai.outgoing import Outgoing
 from fluoroscope.integrations.plain_values import check_plain
-from fluoroscope.integrations.site_filter import check_passes, enter, opened, sentence
+from fluoroscope.integrations.site_filter import check_passes, opened
 from fluoroscope.integrations.weights import Weights
 
 
-class Meter(Filter):
+class Meter(Outgoing):
     """Measures what a server could read of an update, and withholds it where the site's policy says so.
 
     Where the policy names a defence, what leaves is the defended update.
-
-    Args:
-        guard: the pre-filter of the same client, `"@guard"` in its file: it keeps the model to compare with, and names
-            the policy.
     """
 
-    def __init__(self, guard: Guard) -> None:
-        if not isinstance(guard, Guard):
-            raise Misconfigured(f"guard is the Guard among the pre_filters, '@guard' in their file, not {guard!r}.")
-        self.guard = guard
-
-    def __call__(self, data: ExchangeObject, extra: dict[str, Any] | None = None) -> ExchangeObject:
-        """What leaves in the place of the weights.
-
-        Raises:
-            Refused: nothing does. `MonaiAlgo.get_weights` hands the exception on, so there is no reply to send.
-        """
-        guard, round = self.guard, self.guard.round
-        try:
-            return self._released(data)
-        except Exception as problem:
-            why = sentence(problem)
-            enter(problem, guard.policy, guard.ledger, "out", run=guard.run, round=round)
-        stop("withheld this update", why)
+    what = "this update"
 
     def _released(self, data: ExchangeObject) -> ExchangeObject:
         round, received = self.guard.round, self.guard.taken()

@@ -8,7 +8,7 @@ from functools import partial
 import torch
 from torch import Generator, Tensor
 
-from fluoroscope.attacks.closed_form.span.client import Client, ShowsNothing, check_training
+from fluoroscope.attacks.closed_form.span.client import Client, ShowsNothing, check_seen
 from fluoroscope.attacks.closed_form.span.pixels import FeatureObjective, Weights
 from fluoroscope.attacks.common.checkpoint import FileKeeper
 from fluoroscope.attacks.common.engine import Budget, Outcome, descend
@@ -46,6 +46,8 @@ class Span:
     restarts: int = 2
     """At most; another descent follows while some image's features are not reached."""
 
+    check = staticmethod(check_seen)
+
     @property
     def needs(self) -> frozenset[Capability]:
         return frozenset(
@@ -57,10 +59,6 @@ class Span:
                 Capability.PRIOR,
             }
         )
-
-    def check(self, observation: Observation) -> None:
-        if observation.training is not None:
-            check_training(observation.training)
 
     def run(
         self, observations: Observations, rng: Generator, on_iteration: OnIteration = silent, checkpoint: Kept = None

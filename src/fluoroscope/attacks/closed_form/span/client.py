@@ -165,6 +165,12 @@ class _Reached(Exception):
     """The pass came to the layer: the rest of the network need not run."""
 
 
+def check_seen(observation: Observation) -> None:
+    """Refuse what features cannot be read from, as far as that is known before an update is looked at."""
+    if observation.training is not None:
+        check_training(observation.training)
+
+
 def check_training(training: LocalTraining) -> None:
     """Refuse an update that is no sum of its images' gradients.
 
