@@ -10,29 +10,8 @@ from dataclasses import dataclass
 
 from pydantic import JsonValue
 
-from fluoroscope.findings import (
-    GUARD,
-    NO_DEFENCE,
-    Audit,
-    Cell,
-    Claim,
-    Client,
-    Data,
-    Defence,
-    Findings,
-    GuardVerdict,
-    Kind,
-    KindLevel,
-    Level,
-    Number,
-    Recommendation,
-    RehearsedAttack,
-    SettingLevel,
-    Text,
-    Threat,
-    Verdict,
-    document_of,
-)
+from fluoroscope import findings as audited
+from fluoroscope.findings import GUARD, NO_DEFENCE, Audit, Findings, document_of
 from fluoroscope.findings.metrics import KINDS, LEAKS, declared, metric
 from fluoroscope.findings.pointer import pointer
 
@@ -102,13 +81,13 @@ class _Scrub:
             verdicts=tuple(self._verdict(each, cells) for each in found.verdicts),
             sizes=found.sizes,
             recommendation=self._recommendation(cells),
-            not_safe_to_say=tuple(Text(text=words) for words in _UNSAFE),
+            not_safe_to_say=tuple(audited.Text(text=words) for words in _UNSAFE),
             cells=cells,
             left_out=(f"Remarks of this audit that are not repeated here: {WITHHELD}.",) if found.left_out else (),
         )
 
-    def _data(self, data: Data) -> Data:
-        return Data(
+    def _data(self, data: audited.Data) -> audited.Data:
+        return audited.Data(
             name="phantoms" if data.synthetic else "a federation's images",
             licence="not repeated here",
             synthetic=data.synthetic,
@@ -116,17 +95,19 @@ class _Scrub:
             size=data.size,
             classes=tuple(f"class {i}" for i, _ in enumerate(data.classes, 1)),
             clients=tuple(
-                Client(name=self._client(c.name), train=c.train, validation=c.validation, batch_size=c.batch_size)
+                audited.Client(
+                    name=self._client(c.name), train=c.train, validation=c.validation, batch_size=c.batch_size
+                )
                 for c in data.clients
             ),
         )
 
-    def _defence(self, defence: Defence) -> Defence:
+    def _defence(self, defence: audited.Defence) -> audited.Defence:
         said = defence.claim
         statement = "differential privacy" if said.epsilon is not None else "no epsilon is counted"
         if said.statement.startswith("CONTRADICTED"):
             statement = "CONTRADICTED: canaries prove a larger epsilon than is claimed"
-        claim = Claim(
+        claim = audited.Claim(
             epsilon=said.epsilon,
             delta=said.delta,
             unit=self._word(said.unit),
@@ -135,13 +116,13 @@ class _Scrub:
             trust=self._word(said.trust),
         )
         parts = tuple(self._settings(part) for part in defence.parts if isinstance(part, dict))
-        return Defence(label=self.labels[defence.label], parts=parts, claim=claim)
+        return audited.Defence(label=self.labels[defence.label], parts=parts, claim=claim)
 
-    def _threat(self, threat: Threat) -> Threat:
+    def _threat(self, threat: audited.Threat) -> audited.Threat:
         def said(sentences: Iterable[str]) -> tuple[str, ...]:
             return tuple(each for each in sentences if not self._names(each))
 
-        return Threat(
+        return audited.Threat(
             name=threat.name,
             title=threat.name.replace("-", " ").capitalize(),
             assumed=said(threat.assumed),
@@ -149,16 +130,16 @@ class _Scrub:
             cannot=said(threat.cannot),
         )
 
-    def _verdict(self, verdict: Verdict, cells: tuple[Cell, ...]) -> Verdict:
+    def _verdict(self, verdict: audited.Verdict, cells: tuple[audited.Cell, ...]) -> audited.Verdict:
         levels = tuple(self._level(each, cells) for each in verdict.levels)
         stop = None if verdict.stopped_by is None else self.labels[verdict.stopped_by]
         shown = next((each for each in levels if each.level == verdict.level), next(iter(levels), None))
-        text = Text(text="Not said setting by setting.") if shown is None else shown.why
-        return Verdict(threat=verdict.threat, level=verdict.level, text=text, stopped_by=stop, levels=levels)
+        text = audited.Text(text="Not said setting by setting.") if shown is None else shown.why
+        return audited.Verdict(threat=verdict.threat, level=verdict.level, text=text, stopped_by=stop, levels=levels)
 
-    def _level(self, level: SettingLevel, cells: tuple[Cell, ...]) -> SettingLevel:
+    def _level(self, level: audited.SettingLevel, cells: tuple[audited.Cell, ...]) -> audited.SettingLevel:
         kinds = tuple(
-            KindLevel(
+            audited.KindLevel(
                 kind=each.kind,
                 level=each.level,
                 why=_numbers(self._place(each.cell), each.kind, each.level, cells),
@@ -168,27 +149,29 @@ class _Scrub:
         )
         label = self.labels[level.defence]
         why = (
-            _joined([Text(text=f"Under {label}."), *(_after_space(each.why) for each in kinds)])
+            _joined([audited.Text(text=f"Under {label}."), *(_after_space(each.why) for each in kinds)])
             if kinds
-            else Text(text=WITHHELD)
+            else audited.Text(text=WITHHELD)
         )
-        return SettingLevel(defence=label, level=level.level, why=why, kinds=kinds)
+        return audited.SettingLevel(defence=label, level=level.level, why=why, kinds=kinds)
 
-    def _recommendation(self, cells: tuple[Cell, ...]) -> Recommendation:
+    def _recommendation(self, cells: tuple[audited.Cell, ...]) -> audited.Recommendation:
         said = self.of_audit.recommendation.defence
         if said is None:
-            return Recommendation(defence=None, text=Text(text="No setting is shown to stop everything that leaks."))
-        parts = [Text(text=f"Recommended: {self.labels[said]}.")]
+            return audited.Recommendation(
+                defence=None, text=audited.Text(text="No setting is shown to stop everything that leaks.")
+            )
+        parts = [audited.Text(text=f"Recommended: {self.labels[said]}.")]
         for label in dict.fromkeys((NO_DEFENCE, said)):
             place = next((i for i, c in enumerate(self.of_audit.cells) if _trained(c, label)), None)
             if place is not None:
-                parts.append(Text(text=f" Accuracy under {self.labels[label]}: "))
+                parts.append(audited.Text(text=f" Accuracy under {self.labels[label]}: "))
                 parts.append(_score(place, "accuracy", cells[place]))
-                parts.append(Text(text="."))
-        return Recommendation(defence=self.labels[said], text=_joined(parts))
+                parts.append(audited.Text(text="."))
+        return audited.Recommendation(defence=self.labels[said], text=_joined(parts))
 
-    def _cell(self, cell: Cell) -> Cell:
-        made = Cell(
+    def _cell(self, cell: audited.Cell) -> audited.Cell:
+        made = audited.Cell(
             id=self.ids[cell.id],
             kind=cell.kind,
             threat=cell.threat,
@@ -197,13 +180,15 @@ class _Scrub:
             status=cell.status,
             reason=None if cell.reason is None else WITHHELD,
             scores={name: score for name, score in cell.scores.items() if declared(name, cell.kind)},
-            verdicts=tuple(GuardVerdict(client=self._client(v.client), refused=v.refused) for v in cell.verdicts),
+            verdicts=tuple(
+                audited.GuardVerdict(client=self._client(v.client), refused=v.refused) for v in cell.verdicts
+            ),
         )
         rehearsed = tuple(self._rehearsed(each, i) for i, each in enumerate(cell.rehearsed, 1))
         said = {"attacked": cell.attacked, "rehearsed": rehearsed}
         return made.model_copy(update={key: value for key, value in said.items() if value})
 
-    def _rehearsed(self, each: RehearsedAttack, number: int) -> RehearsedAttack:
+    def _rehearsed(self, each: audited.RehearsedAttack, number: int) -> audited.RehearsedAttack:
         name = self._word(each.attack) or f"attack {number}"
         return each.model_copy(update={"attack": name, "reason": None if each.reason is None else WITHHELD})
 
@@ -255,40 +240,42 @@ def _folders(value: JsonValue) -> Iterable[str]:
         yield from (part for part in re.split(r"[/\\:]", value) if len(part) > 1)
 
 
-def _trained(cell: Cell, label: str) -> bool:
+def _trained(cell: audited.Cell, label: str) -> bool:
     return cell.kind == "federation" and cell.defence == label and cell.status == "done" and "accuracy" in cell.scores
 
 
-def _numbers(place: int | None, kind: Kind, level: Level, cells: tuple[Cell, ...]) -> Text:
+def _numbers(
+    place: int | None, kind: audited.Kind, level: audited.Level, cells: tuple[audited.Cell, ...]
+) -> audited.Text:
     """The scores of the cell that decided, beside what guessing reaches."""
     guarded = " with the guard; without it" if (kind, level) == ("crafted-model", "holds") else ""
-    parts = [Text(text=f"{KINDS[kind]}: {level}{guarded}")]
+    parts = [audited.Text(text=f"{KINDS[kind]}: {level}{guarded}")]
     if place is not None and cells[place].status == "done":
         cell = cells[place]
         for name in (name for name in LEAKS.get(cell.kind, ()) if name in cell.scores):
-            parts += [Text(text=f"; {metric(name, cell.kind).label} "), _score(place, name, cell)]
-    return _joined([*parts, Text(text=".")])
+            parts += [audited.Text(text=f"; {metric(name, cell.kind).label} "), _score(place, name, cell)]
+    return _joined([*parts, audited.Text(text=".")])
 
 
-def _after_space(text: Text) -> Text:
+def _after_space(text: audited.Text) -> audited.Text:
     return text.model_copy(update={"text": f" {text.text}"})
 
 
-def _score(place: int, name: str, cell: Cell) -> Text:
+def _score(place: int, name: str, cell: audited.Cell) -> audited.Text:
     how, score, at = metric(name, cell.kind).format, cell.scores[name], pointer("cells", place, "scores", name)
     ends = ["value", *(["low", "high"] if score.low is not None and score.high is not None else [])]
     ends += ["chance"] if score.chance is not None else []
     words = "{0}" + (" (95 % interval {1} to {2})" if "low" in ends else "")
     words += f", where guessing reaches {{{len(ends) - 1}}}" if "chance" in ends else ""
-    return Text(text=words, numbers=tuple(Number(pointer=f"{at}/{end}", format=how) for end in ends))
+    return audited.Text(text=words, numbers=tuple(audited.Number(pointer=f"{at}/{end}", format=how) for end in ends))
 
 
-def _joined(parts: Iterable[Text]) -> Text:
+def _joined(parts: Iterable[audited.Text]) -> audited.Text:
     """Several texts as one: the places of the later ones move up."""
     words: list[str] = []
-    numbers: list[Number] = []
+    numbers: list[audited.Number] = []
     for part in parts:
         places = [f"{{{len(numbers) + i}}}" for i in range(len(part.numbers))]
         words.append(part.text.format(*places))
         numbers += part.numbers
-    return Text(text="".join(words), numbers=tuple(numbers))
+    return audited.Text(text="".join(words), numbers=tuple(numbers))
