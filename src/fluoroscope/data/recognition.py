@@ -65,6 +65,8 @@ def _kind(file: Path) -> str | None:
 
 
 def _has_dicom_mark(file: Path) -> bool:
+    if not file.is_file():  # a pipe would never end
+        return False
     try:
         with file.open("rb") as stream:
             return stream.read(132)[128:] == b"DICM"
