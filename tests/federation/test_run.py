@@ -217,7 +217,7 @@ def test_a_client_without_validation_images_does_not_silence_the_others(tmp_path
 
 
 @pytest.mark.parametrize(
-    ("lost", "message"), [(True, "2 of 3 clients answered"), (False, "two nodes answered as client")]
+    ("lost", "message"), [(True, "2 of 3 clients answered"), (False, "client-1 answered more than once")]
 )
 def test_missing_and_doubled_clients_stop_the_round(tmp_path, plan, monkeypatch, lost, message):
     def pull(self, message_ids, pull=InProcessGrid.pull_messages):

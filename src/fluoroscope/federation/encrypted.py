@@ -91,5 +91,7 @@ def check_encryption(task: Task, encryption: SealingDefence | None) -> None:
             f"encryption needs a mean over all clients, and strategy {name} with fraction {fraction:g} is none: use "
             "fedavg, fedprox or fedopt with fraction 1."
         )
+    if task.plan.strategy.min_clients is not None:
+        raise Misconfigured("a sealed sum is a mean over all clients: leave strategy.min_clients or the encryption out.")
     if task.defence.cohort is not None:
         raise Misconfigured("a defence at the server cannot clip what it cannot read: leave it or the encryption out.")

@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import Field, PositiveInt, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from fluoroscope.federation.data_plan import DataPlan
 from fluoroscope.federation.sections import OpenSection, Section, parse_as, read_toml
@@ -117,6 +117,14 @@ class StrategyPlan(OpenSection):
     """Share of the clients that train in a round."""
     pretrain_epochs: int = Field(default=0, ge=0)
     """Epochs on the server's auxiliary images before round 1 (P3's initial parameters)."""
+    min_clients: int | None = Field(default=None, ge=1)
+    """Replies that a round needs: with fewer that are as agreed it is not used, and can be repeated. None: all."""
+
+    @model_serializer(mode="wrap")
+    def _as_before(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """A plan that does not say it is written as before it could be said: its runs and cells go on."""
+        content: dict[str, Any] = handler(self)
+        return {key: value for key, value in content.items() if key != "min_clients" or value is not None}
 
 
 class DefencePlan(OpenSection):

@@ -104,6 +104,14 @@ class Task:
         sent = self.defence.before_encryption().send(record, generator(0))
         return encryption.sealed(sent)
 
+    @cached_property
+    def sent_names(self) -> frozenset[str]:
+        """What of the model leaves a client in the open, under the plan's defences."""
+        state = self.initial_state
+        record = UpdateRecord.between(self.network, state, state, self.training(1, 1, 1, self.plan.training.lr))
+        left = self.defence.send(record, generator(0))
+        return frozenset({**left.state_after, **(left.buffers_after or {})})
+
     def train_batch(self, client: int) -> PrivateBatch:
         return self.images.batch.subset(self.clients[client].train)
 
