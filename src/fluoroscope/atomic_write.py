@@ -12,7 +12,7 @@ from torch import Tensor
 
 def write_text(path: Path, text: str) -> None:
     """The text at `path`, on disk when this returns."""
-    _whole(path, lambda part: part.write_text(text, encoding="utf-8"))
+    _whole(path, lambda part: part.write_text(text, encoding="utf-8", newline="\n"))
 
 
 def write_bytes(path: Path, content: bytes) -> None:

@@ -91,7 +91,11 @@ def saved(array: np.ndarray) -> bytes:
     return stream.getvalue()
 
 
-HUGE = b"\x93NUMPY\x01\x00v\x00" + b"{'descr': '<f4', 'fortran_order': False, 'shape': (1000000000000,), }".ljust(117) + b"\n"
+HUGE = (
+    b"\x93NUMPY\x01\x00v\x00"
+    + b"{'descr': '<f4', 'fortran_order': False, 'shape': (1000000000000,), }".ljust(117)
+    + b"\n"
+)
 ANY = {
     "the last client by -1": sender(client=-1),
     "a client beyond the last": sender(client=99),
@@ -181,6 +185,14 @@ VALIDATION = {
     "other images": metrics(images=10**9),
     "arrays in a validation": lambda reply: with_records(reply, arrays=ArrayRecord({"x": Array(np.zeros(2))})),
 }
+
+_WIRED = (
+    "the last client by -1", "another's name", "nothing at all", "one array record more", "images below none",
+    "an error", "no number", "1e38", "an array too few", "no arrays", "turned round", "as texts", "a pickle within an array",
+    "a header of a terabyte", "another way of writing", "a false shape", "an infinite loss",
+)  # fmt: skip
+ON_THE_WIRE = {name: behave for name, behave in {**ANY, **TRAINING}.items() if name in _WIRED}
+"""Those that a slow test sends over a real network: a round takes seconds there."""
 
 
 class Hostile:

@@ -18,8 +18,10 @@ from fluoroscope.audit.plan import AuditPlan, read_audit_plan
 from fluoroscope.audit.schedule import cells_of
 from fluoroscope.cells import LOCAL, CellStore, Engine, Local, Outcome, Result, key, run_cells
 from fluoroscope.cells.local import cores
+from fluoroscope.errors import BadInput
 from fluoroscope.federation.plan import parse_plan_as
 from fluoroscope.findings import Audit, Findings, Timing, document_of
+from fluoroscope.findings.consistency import at_odds
 
 OnProgress = Callable[[float, int, str], None]
 
@@ -135,6 +137,8 @@ def audit(
 def written(findings: Findings, seconds: dict[str, float], total: float, budget_minutes: float, out: Path) -> Audit:
     """The files of an audit, written."""
     document = document_of(findings)
+    for problem in at_odds(findings, document):  # what no reader would take is not written
+        raise BadInput(f"the findings are at odds with themselves, and were not written: {problem}.")
     timing = Timing(
         seconds=seconds,
         total=total,

@@ -86,7 +86,7 @@ def main() -> None:
     try:
         code = program()(arguments, standalone_mode=False) or 0
         if code == STOPPED:  # typer has made this of Ctrl-C
-            console.err.print("stopped; the same command goes on from the last whole round.")
+            console.err.print("stopped; the same command goes on from what is whole on disk.")
         sys.exit(code)
     except (click.exceptions.Exit, click.exceptions.Abort) as stop:
         sys.exit(getattr(stop, "exit_code", STOPPED))

@@ -26,6 +26,16 @@ def visible_files(root: Path) -> Iterator[Path]:
         yield from (Path(folder, f) for f in sorted(files) if not is_hidden(f))
 
 
+def image_files(root: Path) -> list[Path]:
+    """Those that a loader of any kind would look at: below a class folder all, beside the folders images and tables."""
+    beside = (".csv", *(suffix for suffixes in _KINDS.values() for suffix in suffixes))
+    return [
+        file
+        for file in visible_files(root)
+        if file.is_file() and (file.parent != root or file.name.lower().endswith(beside) or _has_dicom_mark(file))
+    ]
+
+
 def _cannot_list(error: OSError) -> None:
     """os.walk passes over folders that it may not read; here nothing is left out silently."""
     raise BadInput(f"{error.filename} cannot be listed ({error.strerror}); check its permissions.") from error

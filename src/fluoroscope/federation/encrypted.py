@@ -92,6 +92,8 @@ def check_encryption(task: Task, encryption: SealingDefence | None) -> None:
             "fedavg, fedprox or fedopt with fraction 1."
         )
     if task.plan.strategy.min_clients is not None:
-        raise Misconfigured("a sealed sum is a mean over all clients: leave strategy.min_clients or the encryption out.")
+        raise Misconfigured(
+            "a sealed sum is a mean over all clients: leave strategy.min_clients or the encryption out."
+        )
     if task.defence.cohort is not None:
         raise Misconfigured("a defence at the server cannot clip what it cannot read: leave it or the encryption out.")

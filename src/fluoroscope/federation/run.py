@@ -73,7 +73,9 @@ def _finished(plan: Plan, store: RecordStore) -> bool:
         return False
     try:
         done = json.loads(result.read_text())["rounds"]
-    except (ValueError, KeyError):  # damaged: it is made again
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):  # damaged: it is made again
+        return False
+    if isinstance(done, bool) or not isinstance(done, int) or not 0 <= done <= plan.rounds:
         return False
     if store.rounds() != list(range(done + 1)):
         return False

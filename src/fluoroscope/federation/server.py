@@ -54,7 +54,7 @@ def serve(grid: Grid, plan: Plan, out: Path, device: str, progress: Progress) ->
     if done is not None and done > plan.rounds:
         raise Misconfigured(f"{out} holds {done} rounds already, and rounds = {plan.rounds}; ask for {done} or more.")
     store.begin(_header(task))
-    (out / "result.json").unlink(missing_ok=True)  # it comes last, so where it is, all of the header's plan is done
+    store.remove("result.json")  # it comes last, so where it is, all of the header's plan is done
     recorder = Recorder(_defended(strategy, task), task, store, done or 0, progress, owners)
     if done is None:
         recorder.write_initial(_initial_state(task, device))

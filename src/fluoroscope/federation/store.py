@@ -6,6 +6,7 @@
     DIR/rounds/0003/global.safetensors   the global state after round 3 (round 0: the initial one)
     DIR/rounds/0003/server.safetensors   what the strategy remembers, where it remembers anything
     DIR/rounds/0003/timing.json     seconds; the only file that differs between two runs of one seed
+    DIR/checksums.json              of run.json, of every round's manifest and of what lies beside the rounds
 
 A round is prepared in a hidden folder and renamed when it is whole, so a kill leaves whole rounds only.
 Nothing in here is ever unpickled.
@@ -15,7 +16,7 @@ import hashlib
 import os
 import shutil
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
@@ -28,11 +29,21 @@ from torch import Tensor
 from fluoroscope import strict_json
 from fluoroscope.atomic_write import sync, write_tensors, write_text
 from fluoroscope.errors import BadInput
+from fluoroscope.federation.checksums import CHECKSUMS, Checksums, checksum_of
 from fluoroscope.federation.manifest import RoundManifest, RunHeader
 from fluoroscope.types import Network, State, UpdateRecord, split_state
 
-_OURS = {"rounds", "run.json", ".run.json.part"}
+_OURS = {"rounds", "run.json", ".run.json.part", CHECKSUMS, f".{CHECKSUMS}.part"}
 T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Verified:
+    """What was checked."""
+
+    files: int
+    uncovered: tuple[str, ...]
+    """Files of an earlier version, or of a run that was killed, of which no checksum is known."""
 
 
 class RecordStore:
@@ -54,6 +65,7 @@ class RecordStore:
             shutil.rmtree(left_over)
         (self.folder / "rounds").mkdir(parents=True, exist_ok=True)
         write_text(self.folder / "run.json", strict_json.dumps(asdict(header)))
+        self._checksums.note("run.json", *(self._manifest_name(r) for r in self.rounds()), again=("run.json",))
         if self.rounds():  # a kill may have come between a round and its tidying up
             self._prune()
 
@@ -95,12 +107,19 @@ class RecordStore:
         sync(part)
         part.rename(self._round(manifest.round))
         sync(self.folder / "rounds")
+        self._checksums.note(self._manifest_name(manifest.round))
         self._prune()
 
     def write_text(self, name: str, text: str) -> Path:
         """A file of the finished run, beside its rounds."""
         write_text(self.folder / name, text)
+        self._checksums.note(name, again=(name,))
         return self.folder / name
+
+    def remove(self, name: str) -> None:
+        """A file of a run that goes on, and is finished no longer."""
+        (self.folder / name).unlink(missing_ok=True)
+        self._checksums.forget(name)
 
     def _prune(self) -> None:
         """Keep a global state only where a record starts from it, where it is the best, or to go on from it."""
@@ -128,7 +147,8 @@ class RecordStore:
 
     def rounds(self) -> list[int]:
         """The whole rounds, in order; 0 is the initial state."""
-        return sorted(int(path.name) for path in self.folder.glob("rounds/[0-9]*"))
+        names = (path.name for path in self.folder.glob("rounds/[0-9]*"))  # somebody's copy 0001.bak is none of them
+        return sorted(int(name) for name in names if name.isdecimal() and len(name) < 10 and name == f"{int(name):04d}")
 
     def manifest(self, server_round: int) -> RoundManifest:
         if server_round not in self._manifests:  # a whole round never changes
@@ -187,6 +207,37 @@ class RecordStore:
             claim=entry.claim,
         )
 
+    def verify(self) -> Verified:
+        """Read every file of the run and compare it with its checksum.
+
+        Raises:
+            BadInput: a file is damaged, or one that is needed is missing; the message names it.
+        """
+        held, rounds, best = self._checksums.read(), self.rounds(), self.best_round()
+        files = 0
+        for name, expected in held.items():
+            if not (self.folder / name).is_file():
+                raise BadInput(f"{self.folder / name} is missing, and {CHECKSUMS} names it. {_again(self.folder)}")
+            if checksum_of(self.folder / name) != expected:
+                raise BadInput(f"{self.folder / name} was changed since it was written. {_again(self.folder)}")
+            files += 1
+        for r in rounds:
+            for name in self.manifest(r).files:
+                path = self._round(r) / name
+                pruned = name == "server.safetensors" or (name == "global.safetensors" and r != best)
+                if path.exists() or r == rounds[-1] or not pruned:
+                    self._tensors(r, name)
+                    files += 1
+        named = ("run.json", *map(self._manifest_name, rounds))
+        return Verified(files, tuple(name for name in named if name not in held))
+
+    @property
+    def _checksums(self) -> Checksums:
+        return Checksums(self.folder)
+
+    def _manifest_name(self, server_round: int) -> str:
+        return f"rounds/{server_round:04d}/manifest.json"
+
     def _tensors(self, server_round: int, name: str) -> dict[str, Tensor]:
         path = self._round(server_round) / name
         expected = self.manifest(server_round).files.get(name)
@@ -214,6 +265,10 @@ class RecordStore:
 
     def _part(self, server_round: int) -> Path:
         return self.folder / "rounds" / f".{server_round:04d}.part"
+
+
+def _again(folder: Path) -> str:
+    return f"Put it back as it was, or delete {folder} and run the same command again."
 
 
 def _brief(kept: dict[int, list[str]]) -> str:

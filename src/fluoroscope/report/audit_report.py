@@ -4,6 +4,7 @@ from pathlib import Path
 
 from markupsafe import Markup
 
+from fluoroscope.atomic_write import write_text
 from fluoroscope.findings import Audit, read_findings
 from fluoroscope.report.engineer import engineer, scores_meant
 from fluoroscope.report.officer import officer
@@ -17,7 +18,7 @@ def write_report(folder: Path, show_images: bool = False, out: Path | None = Non
     page = render_audit(read_findings(folder), show_images, with_timing)
     path = out or folder / "report.html"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(page, encoding="utf-8", newline="\n")
+    write_text(path, page)
     return path
 
 
