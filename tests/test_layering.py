@@ -43,7 +43,8 @@ ALLOWED = {
     "attacks": FOUNDATION
     | {"models", "threat_models", "defences", "federation.local_training", "federation.client_round"},
     "scenarios": CORE,
-    "cells": FOUNDATION,
+    # A cell is known by the files that it reads.
+    "cells": FOUNDATION | {"data.recognition"},
     "report": FOUNDATION,
     "calibration": CORE | {"report.figures", "scenarios", "cells"},
     # Recorded updates are read with what records them, and attacked as a site's meter attacks its own.

@@ -188,8 +188,8 @@ VALIDATION = {
 
 _WIRED = (
     "the last client by -1", "another's name", "nothing at all", "one array record more", "images below none",
-    "an error", "no number", "1e38", "an array too few", "no arrays", "turned round", "as texts", "a pickle within an array",
-    "a header of a terabyte", "another way of writing", "a false shape", "an infinite loss",
+    "no arrays", "an error", "no number", "1e38", "an array too few", "turned round", "as texts",
+    "a pickle within an array", "a header of a terabyte", "another way of writing", "a false shape", "an infinite loss",
 )  # fmt: skip
 ON_THE_WIRE = {name: behave for name, behave in {**ANY, **TRAINING}.items() if name in _WIRED}
 """Those that a slow test sends over a real network: a round takes seconds there."""

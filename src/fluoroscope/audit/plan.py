@@ -10,7 +10,7 @@ from fluoroscope.attacks import ATTACKS
 from fluoroscope.attacks.inference import INFERENCE_ATTACKS
 from fluoroscope.audit.cell import plain
 from fluoroscope.errors import Misconfigured
-from fluoroscope.federation.plan import DefencePlan, Plan, read_plan_as
+from fluoroscope.federation.plan import DefencePlan, Plan, read_plan_as, shown_defence
 from fluoroscope.federation.sections import Section
 from fluoroscope.federation.settings import build_defences
 from fluoroscope.federation.task import Task, load_task
@@ -115,6 +115,12 @@ class AuditPlan(Plan):
         """The settings to compare: without any defence first, then the plan's own, then the others."""
         own = {PLANNED: self.defence} if self.defence else {}
         return {NO_DEFENCE: (), **own, **{each.label: each.defence for each in self.audit.compare}}
+
+    def shown(self) -> dict[str, Any]:
+        content = super().shown()
+        for each in content["audit"]["compare"]:
+            each["defence"] = [shown_defence(part) for part in each["defence"]]
+        return content
 
     @property
     def threats(self) -> tuple[Threat, ...]:

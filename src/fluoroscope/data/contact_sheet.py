@@ -40,7 +40,7 @@ def contact_sheet(
         return
     written = io.BytesIO()
     figure.savefig(written, dpi=110, format=to.suffix.lower().removeprefix(".") or "png")
-    write_bytes(to, written.getvalue())
+    write_bytes(to, written.getvalue(), private=not image_set.synthetic)
 
 
 def arrange(figure: FigureBase, image_set: ImageSet, columns: int, rows: int = 1, title: str | None = None) -> None:

@@ -23,7 +23,15 @@ def visible_files(root: Path) -> Iterator[Path]:
     """Every file below `root` that is not hidden, in the same order on every machine."""
     for folder, folders, files in os.walk(root, onerror=_cannot_list):
         folders[:] = sorted(f for f in folders if not is_hidden(f))
+        for name in folders:
+            if Path(folder, name).is_symlink():
+                raise BadInput(f"{Path(folder, name)} is a link to a folder, which is not followed; copy it there.")
         yield from (Path(folder, f) for f in sorted(files) if not is_hidden(f))
+
+
+def leaves(root: Path, file: Path) -> bool:
+    """Whether a file is a link, or below one, to somewhere outside of the folder."""
+    return not file.resolve().is_relative_to(root.resolve())
 
 
 def image_files(root: Path) -> list[Path]:

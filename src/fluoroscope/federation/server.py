@@ -53,7 +53,7 @@ def serve(grid: Grid, plan: Plan, out: Path, device: str, progress: Progress) ->
     done = max(store.rounds(), default=None)
     if done is not None and done > plan.rounds:
         raise Misconfigured(f"{out} holds {done} rounds already, and rounds = {plan.rounds}; ask for {done} or more.")
-    store.begin(_header(task))
+    store.begin(_header(task), plan.model_dump(mode="json"), private=is_own(plan) or not task.images.synthetic)
     store.remove("result.json")  # it comes last, so where it is, all of the header's plan is done
     recorder = Recorder(_defended(strategy, task), task, store, done or 0, progress, owners)
     if done is None:
@@ -124,7 +124,7 @@ def _check_pretraining(task: Task) -> None:
 
 def _header(task: Task) -> RunHeader:
     return RunHeader(
-        plan=task.plan.model_dump(mode="json"),
+        plan=task.plan.shown(),
         fingerprint=task.plan.fingerprint,
         data=task.digest,
         architecture=StoredNetwork.of(task.network),

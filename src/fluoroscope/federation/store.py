@@ -1,6 +1,7 @@
 """Records on disk: safetensors and JSON, checksummed, written whole rounds at a time.
 
     DIR/run.json                    the plan, the architecture, the clients, versions
+    DIR/plan.private.json           the plan with its paths, where it has some
     DIR/rounds/0003/manifest.json   metrics, each client's training, checksums of the files beside it
     DIR/rounds/0003/CLIENT.safetensors   parameters and buffers as that client sent them in round 3
     DIR/rounds/0003/global.safetensors   the global state after round 3 (round 0: the initial one)
@@ -19,7 +20,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 from safetensors import SafetensorError
@@ -27,13 +28,15 @@ from safetensors.torch import load
 from torch import Tensor
 
 from fluoroscope import strict_json
-from fluoroscope.atomic_write import sync, write_tensors, write_text
+from fluoroscope.atomic_write import make_folder, sync, write_tensors, write_text
 from fluoroscope.errors import BadInput
 from fluoroscope.federation.checksums import CHECKSUMS, Checksums, checksum_of
 from fluoroscope.federation.manifest import RoundManifest, RunHeader
 from fluoroscope.types import Network, State, UpdateRecord, split_state
 
-_OURS = {"rounds", "run.json", ".run.json.part", CHECKSUMS, f".{CHECKSUMS}.part"}
+PRIVATE_PLAN = "plan.private.json"
+"""The plan with its paths: stays where it is when a run is sent around."""
+_OURS = {"rounds", PRIVATE_PLAN, f".{PRIVATE_PLAN}.part", "run.json", ".run.json.part", CHECKSUMS, f".{CHECKSUMS}.part"}
 T = TypeVar("T")
 
 
@@ -55,15 +58,23 @@ class RecordStore:
 
     # --- writing -------------------------------------------------------------------------------------------
 
-    def begin(self, header: RunHeader) -> None:
-        """Open the folder for this run, or go on with it as it was begun; a folder of another plan is refused."""
+    def begin(self, header: RunHeader, plan: dict[str, Any] | None = None, private: bool = False) -> None:
+        """Open the folder for this run, or go on with it as it was begun; a folder of another plan is refused.
+
+        `plan` is the header's with the paths that nobody else should read: it has a file of its own. The updates of
+        patients are private.
+        """
         if self.rounds():
             header = self._going_on(header)
         elif self.folder.exists() and {path.name for path in self.folder.iterdir()} - _OURS:
             raise BadInput(f"{self.folder} is not empty and holds no run. Choose another --out.")
         for left_over in self.folder.glob("rounds/.*"):
             shutil.rmtree(left_over)
-        (self.folder / "rounds").mkdir(parents=True, exist_ok=True)
+        if not self.folder.exists():
+            make_folder(self.folder, private)
+        make_folder(self.folder / "rounds", private)
+        if plan is not None and plan != header.plan:
+            write_text(self.folder / PRIVATE_PLAN, strict_json.dumps(plan), private=True)
         write_text(self.folder / "run.json", strict_json.dumps(asdict(header)))
         self._checksums.note("run.json", *(self._manifest_name(r) for r in self.rounds()), again=("run.json",))
         if self.rounds():  # a kill may have come between a round and its tidying up
@@ -138,7 +149,8 @@ class RecordStore:
 
     @property
     def header(self) -> RunHeader:
-        return _parse(RunHeader, self.folder / "run.json")
+        header, own = _parse(RunHeader, self.folder / "run.json"), self.folder / PRIVATE_PLAN
+        return replace(header, plan=_parse(dict[str, Any], own)) if own.exists() else header
 
     @cached_property
     def network(self) -> Network:

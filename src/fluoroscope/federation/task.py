@@ -33,6 +33,8 @@ from fluoroscope.types import (
     UpdateRecord,
 )
 
+MOST_CLIENTS = 10_000
+
 
 @dataclass(frozen=True, eq=False)
 class Task:
@@ -168,6 +170,9 @@ class Task:
 
 def partitioner(name: str, settings: dict[str, Any]) -> Partitioner:
     """The named way to split, with settings from a plan or a command line."""
+    clients = settings.get("clients")
+    if isinstance(clients, int) and clients > MOST_CLIENTS:
+        raise Misconfigured(f"partition {name}: at most {MOST_CLIENTS:,} clients are simulated, not {clients:,}.")
     return build_part(PARTITIONS.get(name), f"partition {name}", settings)
 
 

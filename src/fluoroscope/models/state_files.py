@@ -24,6 +24,10 @@ _DEEP = 3
 """Tables within tables that are looked through."""
 _MOST_BYTES = 8 * 2**30
 """Of an .npz when it is unpacked: a small file may claim to hold any number of zeros."""
+_NUMBERS = (
+    torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int8, torch.int16, torch.int32, torch.int64,
+    torch.uint8, torch.bool,
+)  # fmt: skip
 # What a numpy array is made of when it stands in a pickle: data, no code.
 _ARRAYS = (
     np._core.multiarray._reconstruct,  # type: ignore[attr-defined]
@@ -48,7 +52,7 @@ def read_state(path: str | Path) -> dict[str, Tensor]:
         )
     if file.suffix == ".safetensors":
         try:
-            return load_file(file)
+            return _checked(load_file(file), file)
         except (SafetensorError, OSError) as error:
             raise BadInput(f"{file} is not a readable safetensors file: {error}.") from error
     if file.suffix == ".npz":
@@ -88,10 +92,9 @@ def _within(content: object, deep: int) -> dict[str, Tensor] | None:
 
 def _read_arrays(file: Path) -> dict[str, Tensor]:
     try:
-        with zipfile.ZipFile(file) as archive:
-            size = sum(part.file_size for part in archive.infolist())
-        if size > _MOST_BYTES:
-            raise BadInput(f"{file} unpacks to {size / 2**30:.0f} GB; the most that is read is {_MOST_BYTES >> 30} GB.")
+        if not zipfile.is_zipfile(file):
+            raise ValueError("no archive")
+        _check_unpacked(file)
         with np.load(file, allow_pickle=False) as arrays:
             held: dict[str, Any] = {name: arrays[name] for name in arrays.files}
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, MemoryError) as error:
@@ -102,11 +105,40 @@ def _read_arrays(file: Path) -> dict[str, Tensor]:
     return _state_of(held, file)
 
 
+def _check_unpacked(file: Path) -> None:
+    """A small file may claim to hold any number of zeros."""
+    if not zipfile.is_zipfile(file):
+        return
+    with zipfile.ZipFile(file) as archive:
+        size = sum(part.file_size for part in archive.infolist())
+    if size > _MOST_BYTES:
+        raise BadInput(f"{file} unpacks to {size / 2**30:.0f} GB; the most that is read is {_MOST_BYTES >> 30} GB.")
+
+
+def _checked(state: dict[str, Tensor], file: Path) -> dict[str, Tensor]:
+    """The state, once it is known that each of its tensors is a plain array of numbers of its own."""
+    for name, value in state.items():
+        short = name[:80]
+        if value.layout is not torch.strided or value.is_quantized or value.device.type == "meta":
+            raise BadInput(f"{file}: {short} is sparse, quantised or without numbers; save a plain tensor.")
+        if value.dtype not in _NUMBERS:
+            kind = str(value.dtype).removeprefix("torch.")
+            raise BadInput(f"{file}: {short} is of the type {kind}, which no network here has.")
+        if not value.numel():
+            raise BadInput(f"{file}: {short} has the shape {list(value.shape)}, and holds no number.")
+        if value.numel() * value.element_size() > value.untyped_storage().nbytes():
+            raise BadInput(f"{file}: {short} repeats a few numbers to {value.numel():,}; save it as a plain tensor.")
+    return state
+
+
 def _read_pickle(file: Path) -> dict[str, Tensor]:
     try:
         # weights_only: a pickle may otherwise run any code of its author's when it is opened.
+        _check_unpacked(file)
         with torch.serialization.safe_globals(list(_ARRAYS)):
             content = torch.load(file, map_location="cpu", weights_only=True)
+    except BadInput:
+        raise
     except Exception as error:  # a bad file stops the reader anywhere: zip, pickle, storage
         raise BadInput(
             f"{file} was not read: it is damaged, or holds code or objects besides tensors, which are never run. "
@@ -118,7 +150,7 @@ def _read_pickle(file: Path) -> dict[str, Tensor]:
 def _state_of(content: object, file: Path) -> dict[str, Tensor]:
     found = plain_state(content)
     if found is not None:
-        return found
+        return _checked(found, file)
     several = [str(key) for key, value in content.items() if plain_state(value)] if isinstance(content, Mapping) else []
     if several:
         raise BadInput(f"{file} holds several state dicts ({', '.join(several)}): save the one that is meant.")
