@@ -9,6 +9,7 @@ import torch
 from fluoroscope.errors import BadInput
 from fluoroscope.federation.manifest import ClientEntry, RoundManifest, RunHeader
 from fluoroscope.federation.store import RecordStore
+from fluoroscope.federation.verification import verify
 from fluoroscope.models import Architecture
 from fluoroscope.types import NO_CLAIM, Adam, LocalTraining, Sgd
 
@@ -192,7 +193,7 @@ def flip(path):
 
 def test_verify_covers_every_file(store):
     store.write_text("result.json", "{}")
-    checked = store.verify()
+    checked = verify(store)
     assert not checked.uncovered
     names = [path for path in store.folder.rglob("*") if path.is_file() and path.name != "timing.json"]
     names.remove(store.folder / "checksums.json")
@@ -201,15 +202,15 @@ def test_verify_covers_every_file(store):
         before = path.read_bytes()
         flip(path)
         with pytest.raises(BadInput, match=path.name):
-            RecordStore(store.folder).verify()
+            verify(RecordStore(store.folder))
         path.unlink()
         with pytest.raises(BadInput, match=path.name):
-            RecordStore(store.folder).verify()
+            verify(RecordStore(store.folder))
         path.write_bytes(before)
-    assert RecordStore(store.folder).verify() == checked
+    assert verify(RecordStore(store.folder)) == checked
     (store.folder / "checksums.json").write_text('{"files": {"../x": 1}}')
     with pytest.raises(BadInput, match=r"checksums.json is damaged"):
-        RecordStore(store.folder).verify()
+        verify(RecordStore(store.folder))
 
 
 def test_a_run_that_goes_on_does_not_make_a_changed_file_true(store):
@@ -219,12 +220,12 @@ def test_a_run_that_goes_on_does_not_make_a_changed_file_true(store):
     again.begin(header())
     write(again, 2)
     with pytest.raises(BadInput, match=r"manifest.json was changed since it was written"):
-        RecordStore(store.folder).verify()
+        verify(RecordStore(store.folder))
 
 
 def test_verify_says_what_an_earlier_version_left_uncovered(store):
     (store.folder / "checksums.json").unlink()
-    checked = RecordStore(store.folder).verify()
+    checked = verify(RecordStore(store.folder))
     assert checked.uncovered == ("run.json", "rounds/0000/manifest.json", "rounds/0001/manifest.json")
 
 

@@ -19,10 +19,11 @@ def add_to(app: typer.Typer) -> None:
     ) -> None:
         """Show which updates are on disk: round by round, client by client."""
         from fluoroscope.federation.store import RecordStore
+        from fluoroscope.federation.verification import verify as verified
 
         store = RecordStore(folder)
         header = store.header
-        checked = store.verify() if verify else None
+        checked = verified(store) if verify else None
         rows: list[dict[str, Any]] = []
         for r in store.rounds():
             manifest, kept = store.manifest(r), store.recorded(r)

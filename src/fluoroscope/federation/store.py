@@ -17,7 +17,7 @@ import hashlib
 import os
 import shutil
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
@@ -30,7 +30,7 @@ from torch import Tensor
 from fluoroscope import strict_json
 from fluoroscope.atomic_write import make_folder, sync, write_tensors, write_text
 from fluoroscope.errors import BadInput
-from fluoroscope.federation.checksums import CHECKSUMS, Checksums, checksum_of
+from fluoroscope.federation.checksums import CHECKSUMS, Checksums
 from fluoroscope.federation.manifest import RoundManifest, RunHeader
 from fluoroscope.types import Network, State, UpdateRecord, split_state
 
@@ -38,15 +38,6 @@ PRIVATE_PLAN = "plan.private.json"
 """The plan with its paths: stays where it is when a run is sent around."""
 _OURS = {"rounds", PRIVATE_PLAN, f".{PRIVATE_PLAN}.part", "run.json", ".run.json.part", CHECKSUMS, f".{CHECKSUMS}.part"}
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Verified:
-    """What was checked."""
-
-    files: int
-    uncovered: tuple[str, ...]
-    """Files of an earlier version, or of a run that was killed, of which no checksum is known."""
 
 
 class RecordStore:
@@ -134,12 +125,17 @@ class RecordStore:
 
     def _prune(self) -> None:
         """Keep a global state only where a record starts from it, where it is the best, or to go on from it."""
-        best = self.best_round()
-        for server_round in self.rounds()[:-1]:
-            needed = any(e.recorded for e in self.manifest(server_round + 1).clients.values())
-            if server_round != best and not needed:
-                (self._round(server_round) / "global.safetensors").unlink(missing_ok=True)
-            (self._round(server_round) / "server.safetensors").unlink(missing_ok=True)
+        best, (*earlier, _) = self.best_round(), self.rounds()
+        for server_round in earlier:
+            for name in ("global.safetensors", "server.safetensors"):
+                if not self.needs(server_round, name, best):
+                    (self._round(server_round) / name).unlink(missing_ok=True)
+
+    def needs(self, server_round: int, name: str, best: int | None) -> bool:
+        """Whether a file stays on disk when later rounds have come."""
+        if name != "global.safetensors":
+            return name != "server.safetensors"
+        return server_round == best or any(e.recorded for e in self.manifest(server_round + 1).clients.values())
 
     def exists(self) -> bool:
         """Whether a run was begun in this folder."""
@@ -191,11 +187,11 @@ class RecordStore:
 
     def global_state(self, server_round: int) -> dict[str, Tensor]:
         """The global parameters and buffers after this round."""
-        return self._tensors(server_round, "global.safetensors")
+        return self.tensors(server_round, "global.safetensors")
 
     def server_state(self, server_round: int) -> dict[str, Tensor]:
         files = self.manifest(server_round).files
-        return self._tensors(server_round, "server.safetensors") if "server.safetensors" in files else {}
+        return self.tensors(server_round, "server.safetensors") if "server.safetensors" in files else {}
 
     def load(self, server_round: int, client: str) -> UpdateRecord:
         """One client's update of one round, next to what it started from."""
@@ -204,7 +200,7 @@ class RecordStore:
             raise BadInput(f"{self.folder} has no record of {client} in round {server_round}; it has {_brief(kept)}.")
         header, entry = self.header, self.manifest(server_round).clients[client]
         buffers = set(header.buffers)
-        before, after = self.global_state(server_round - 1), self._tensors(server_round, f"{client}.safetensors")
+        before, after = self.global_state(server_round - 1), self.tensors(server_round, f"{client}.safetensors")
         state_before, buffers_before = split_state(before, buffers)
         state_after, buffers_after = split_state(after, buffers)
         return UpdateRecord(
@@ -219,30 +215,6 @@ class RecordStore:
             claim=entry.claim,
         )
 
-    def verify(self) -> Verified:
-        """Read every file of the run and compare it with its checksum.
-
-        Raises:
-            BadInput: a file is damaged, or one that is needed is missing; the message names it.
-        """
-        held, rounds, best = self._checksums.read(), self.rounds(), self.best_round()
-        files = 0
-        for name, expected in held.items():
-            if not (self.folder / name).is_file():
-                raise BadInput(f"{self.folder / name} is missing, and {CHECKSUMS} names it. {_again(self.folder)}")
-            if checksum_of(self.folder / name) != expected:
-                raise BadInput(f"{self.folder / name} was changed since it was written. {_again(self.folder)}")
-            files += 1
-        for r in rounds:
-            for name in self.manifest(r).files:
-                path = self._round(r) / name
-                pruned = name == "server.safetensors" or (name == "global.safetensors" and r != best)
-                if path.exists() or r == rounds[-1] or not pruned:
-                    self._tensors(r, name)
-                    files += 1
-        named = ("run.json", *map(self._manifest_name, rounds))
-        return Verified(files, tuple(name for name in named if name not in held))
-
     @property
     def _checksums(self) -> Checksums:
         return Checksums(self.folder)
@@ -250,7 +222,8 @@ class RecordStore:
     def _manifest_name(self, server_round: int) -> str:
         return f"rounds/{server_round:04d}/manifest.json"
 
-    def _tensors(self, server_round: int, name: str) -> dict[str, Tensor]:
+    def tensors(self, server_round: int, name: str) -> dict[str, Tensor]:
+        """What a file of a round holds, once its checksum is the manifest's."""
         path = self._round(server_round) / name
         expected = self.manifest(server_round).files.get(name)
         try:
@@ -277,10 +250,6 @@ class RecordStore:
 
     def _part(self, server_round: int) -> Path:
         return self.folder / "rounds" / f".{server_round:04d}.part"
-
-
-def _again(folder: Path) -> str:
-    return f"Put it back as it was, or delete {folder} and run the same command again."
 
 
 def _brief(kept: dict[int, list[str]]) -> str:
