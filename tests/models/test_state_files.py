@@ -101,3 +101,10 @@ def test_a_small_file_of_many_zeros_is_refused(tmp_path, monkeypatch, name):
             part.write(bytes(2**24))
     with pytest.raises(BadInput, match="unpacks to 1 GB; the most that is read is 1 GB"):
         read_state(tmp_path / name)
+
+
+@pytest.mark.parametrize("name", ["half a \ud800 letter", "a" * 1001])
+def test_names_are_names(tmp_path, name):
+    torch.save({name: torch.ones(2)}, tmp_path / "x.pt")
+    with pytest.raises(BadInput, match="is no name of a tensor"):
+        read_state(tmp_path / "x.pt")

@@ -22,6 +22,7 @@ KEYS = ("model_state_dict", "state_dict", "model", "net", "network", "module", "
 """Where trainers put the weights in a checkpoint that also holds an optimiser, an epoch and the like."""
 _DEEP = 3
 """Tables within tables that are looked through."""
+_LONGEST_NAME = 1000
 _MOST_BYTES = 8 * 2**30
 """Of an .npz when it is unpacked: a small file may claim to hold any number of zeros."""
 _NUMBERS = (
@@ -118,7 +119,9 @@ def _check_unpacked(file: Path) -> None:
 def _checked(state: dict[str, Tensor], file: Path) -> dict[str, Tensor]:
     """The state, once it is known that each of its tensors is a plain array of numbers of its own."""
     for name, value in state.items():
-        short = name[:80]
+        short = name[:80].encode(errors="replace").decode()
+        if len(name) > _LONGEST_NAME or short != name[:80]:
+            raise BadInput(f"{file}: {short!r} is no name of a tensor: letters, and at most {_LONGEST_NAME} of them.")
         if value.layout is not torch.strided or value.is_quantized or value.device.type == "meta":
             raise BadInput(f"{file}: {short} is sparse, quantised or without numbers; save a plain tensor.")
         if value.dtype not in _NUMBERS:
