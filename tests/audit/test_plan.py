@@ -9,6 +9,7 @@ import pytest
 from fluoroscope.audit.cell import told_apart
 from fluoroscope.audit.plan import AuditPlan, read_audit_plan
 from fluoroscope.audit.presets import PRESETS, customised, preset_plan
+from fluoroscope.audit.run import make_folders
 from fluoroscope.audit.schedule import cells_of
 from fluoroscope.errors import Misconfigured
 from fluoroscope.federation.plan import parse_plan_as, read_plan
@@ -165,3 +166,15 @@ def test_what_is_sent_around_has_names_and_no_folders(tmp_path):
     assert str(tmp_path) not in json.dumps(shown)
     assert shown["data"]["source"] == "folder:chests"
     assert plan_of().shown() == plan_of().model_dump(mode="json"), "a plan without paths is as it is"
+
+
+@pytest.mark.parametrize("private", [True, False])
+def test_images_of_patients_lie_in_folders_of_their_owner(tmp_path, private):
+    make_folders(tmp_path / "new", private)
+    (tmp_path / "shared").mkdir(mode=0o755)
+    make_folders(tmp_path / "shared", private)
+    open_to = {path: path.stat().st_mode & 0o077 for path in tmp_path.rglob("*")}
+    shared = open_to.pop(tmp_path / "shared")
+    assert shared, "a folder that was there stays as it was"
+    assert len(open_to) == (9 if private else 1)
+    assert not private or not any(open_to.values())

@@ -37,5 +37,6 @@ def verify(store: RecordStore) -> Verified:
             if name in there or r == rounds[-1] or store.needs(r, name, best):
                 store.tensors(r, name)
                 files += 1
-    named = ("run.json", *(f"rounds/{r:04d}/manifest.json" for r in rounds))
+    named = ["run.json", *(f"rounds/{r:04d}/manifest.json" for r in rounds)]
+    named += [name for name in ("result.json", "summary.json", "index.html") if (store.folder / name).exists()]
     return Verified(files, tuple(name for name in named if name not in held))
