@@ -416,3 +416,11 @@ class TestLinks:
     def test_a_pipe_is_not_waited_for(self, tmp_path):
         os.mkfifo(class_folders(tmp_path) / "sick" / "pipe")
         assert [each.reason for each in load(str(tmp_path), SKIP).skipped] == ["is empty"]
+
+    def test_a_name_that_is_no_text_is_said(self, tmp_path):
+        class_folders(tmp_path)
+        shutil.copy(tmp_path / "sick/0.png", os.fsdecode(os.fsencode(tmp_path / "sick") + b"/\xff.png"))
+        with pytest.raises(BadInput, match=r"has a name that is not UTF-8. Rename it"):
+            load_folder(tmp_path, REQUEST)
+        (skipped,) = load_folder(tmp_path, SKIP).skipped
+        assert skipped.file.endswith("sick/\\udcff.png")

@@ -107,6 +107,14 @@ def test_a_finished_run_is_not_run_again(tmp_path, plan):
     assert listener.images == 0
 
 
+@pytest.mark.parametrize("content", ["[]", "null", "{}", '{"rounds": true}', '{"rounds": 1e9}', "[" * 9999, "\ufffd"])
+def test_a_result_that_cannot_be_read_is_made_again(tmp_path, content):
+    plan = plan_of(rounds=1, data={"images": 60})
+    whole = digests(federate(plan, tmp_path / "run").folder)
+    (tmp_path / "run/result.json").write_text(content)
+    assert digests(federate(plan, tmp_path / "run").folder) == whole
+
+
 def test_a_finished_run_is_reopened_without_its_images(tmp_path, plan, monkeypatch):
     before = digests(federate(plan, tmp_path / "run").folder)
     with monkeypatch.context() as patch:

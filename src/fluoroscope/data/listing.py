@@ -52,6 +52,8 @@ def list_files(root: Path, kind: FileKind, bad: BadFiles, folders: Folders | Non
     if not root.is_dir():
         raise BadInput(f"{root} is a file; give the folder that holds a subfolder for each class.")
     files = {file.relative_to(root).as_posix(): file for file in _candidates(root, kind)}
+    for name in [name for name in files if any("\ud800" <= letter <= "\udfff" for letter in name)]:
+        bad.add(files.pop(name), "has a name that is not UTF-8", "Rename it")
     for name in [name for name, file in files.items() if leaves(root, file)]:
         bad.add(files.pop(name), "is a link out of the folder", f"Copy the file to {root}")
     table = find_table(root)

@@ -183,8 +183,8 @@ def _check_sealed(record: ConfigRecord, add: Callable[[bytes, Sequence[Sequence[
     if not isinstance(context, bytes) or not isinstance(parts, list) or not all(isinstance(p, bytes) for p in parts):
         raise _Bad("sent no ciphertexts where they were agreed")
     size = len(context) + sum(len(part) for part in parts if isinstance(part, bytes))
-    if not parts or size > _MOST_SEALED:
-        raise _Bad(f"sent {len(parts)} ciphertexts of {size} bytes; at least one and {_MOST_SEALED} bytes are taken")
+    if not parts or not all(parts) or size > _MOST_SEALED:
+        raise _Bad(f"sent {len(parts)} ciphertexts of {size} bytes; none may be empty, and {_MOST_SEALED} are the most")
     add(context, [[part for part in parts if isinstance(part, bytes)]])  # they open, each by itself
 
 
