@@ -18,6 +18,7 @@ from fluoroscope.federation import run as run_module
 from fluoroscope.federation.client import client_app
 from fluoroscope.federation.grid import InProcessGrid
 from fluoroscope.federation.messages import to_arrays
+from fluoroscope.federation.recorder import Recorder
 from fluoroscope.federation.replies import MOST, ReplyCheck
 from fluoroscope.federation.run import federate
 from fluoroscope.federation.store import RecordStore
@@ -241,12 +242,33 @@ def test_with_min_clients_a_run_goes_on_and_the_manifest_tells(tmp_path, monkeyp
             torch.testing.assert_close(value.double(), mean, atol=1e-6, rtol=1e-5)
 
 
+def test_a_run_that_was_stopped_can_go_on_without(tmp_path, monkeypatch):
+    hostile(monkeypatch, MessageType.TRAIN, metrics(num_examples=10**9), rounds=(2,))
+    with pytest.raises(BadInput, match=r"set strategy.min_clients to go on without"):
+        federate(plan_of(**SMALL), tmp_path / "run")
+    store = federate(plan_of(**SMALL, strategy={"min_clients": 2}), tmp_path / "run")
+    assert [len(store.manifest(r).clients) for r in store.rounds()] == [0, 3, 2]
+
+
 def test_too_few_are_too_few(tmp_path, monkeypatch):
     hostile(monkeypatch, MessageType.TRAIN, metrics(num_examples=10**9))
     with pytest.raises(BadInput, match=r"2 of 3 clients answered as agreed in training, and strategy.min_clients = 3"):
         federate(plan_of(**SMALL, strategy={"min_clients": 3}), tmp_path / "run")
     with pytest.raises(Misconfigured, match="min_clients = 4, and 3 clients are asked"):
         federate(plan_of(**SMALL, strategy={"min_clients": 4}), tmp_path / "other")
+
+
+@pytest.mark.parametrize(("said", "seconds"), [({}, 86_400.0), ({"round_minutes": 0.5}, 30.0)])
+def test_how_long_a_silent_node_is_waited_for(tmp_path, monkeypatch, said, seconds):
+    waited = []
+
+    def start(self, grid, arrays, start=Recorder.start, **told):
+        waited.append(told["timeout"])
+        return start(self, grid, arrays, **told)
+
+    monkeypatch.setattr(Recorder, "start", start)
+    federate(plan_of(**SMALL, strategy=said), tmp_path / "run")
+    assert waited == [seconds]
 
 
 @pytest.mark.slow

@@ -120,11 +120,15 @@ class StrategyPlan(OpenSection):
     min_clients: int | None = Field(default=None, ge=1)
     """Replies that a round needs: with fewer that are as agreed it is not used, and can be repeated. None: all."""
 
+    round_minutes: float | None = Field(default=None, gt=0)
+    """How long the server waits for a round's replies; who has not answered by then is refused. None: a day."""
+
     @model_serializer(mode="wrap")
     def _as_before(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """A plan that does not say it is written as before it could be said: its runs and cells go on."""
+        """A plan that does not say these is written as before they could be said: its runs and cells go on."""
+        later = ("min_clients", "round_minutes")
         content: dict[str, Any] = handler(self)
-        return {key: value for key, value in content.items() if key != "min_clients" or value is not None}
+        return {key: value for key, value in content.items() if key not in later or value is not None}
 
 
 class DefencePlan(OpenSection):
@@ -218,8 +222,10 @@ class Plan(Section):
 
     @property
     def fingerprint(self) -> str:
-        """Of all that decides a round's result. More rounds continue a run, so their number is left out."""
-        decisive = self.model_dump(mode="json", exclude={"rounds"})
+        """Of all that decides a round's result. More rounds continue a run, so their number is left out; so is what to
+        do without some of the clients, which the manifests tell."""
+        patience = {"min_clients", "round_minutes"}
+        decisive = self.model_dump(mode="json", exclude={"rounds": True, "strategy": patience})
         for section, keys in _LATER.items():  # a plan that does not say them is what it was before they could be said
             usual = type(getattr(self, section)).model_fields
             for key in keys:

@@ -34,7 +34,7 @@ from fluoroscope.federation.withheld import FillWithheld
 from fluoroscope.rng import generator
 
 TIMEOUT = 24 * 3600.0
-"""Seconds that the server waits for one round's replies."""
+"""Seconds that the server waits for one round's replies, where the plan does not say."""
 
 
 def serve(grid: Grid, plan: Plan, out: Path, device: str, progress: Progress) -> None:
@@ -64,7 +64,7 @@ def serve(grid: Grid, plan: Plan, out: Path, device: str, progress: Progress) ->
     if done < rounds:
         arrays = to_arrays(store.global_state(done))
         told = None if is_own(plan) else ConfigRecord({SHARES: task.shares})
-        recorder.start(grid, arrays, num_rounds=rounds - done, timeout=TIMEOUT, train_config=told)
+        recorder.start(grid, arrays, num_rounds=rounds - done, timeout=_patience(plan), train_config=told)
     store.write_text("result.json", strict_json.dumps(_result(task, store, rounds, device)))
 
 
@@ -105,6 +105,12 @@ def _check_statistics(task: Task) -> None:
             f"on public images, and the partition {task.plan.partition.name!r} gives it none; choose one with an "
             "auxiliary set."
         )
+
+
+def _patience(plan: Plan) -> float:
+    """Seconds that a round's replies are waited for."""
+    minutes = plan.strategy.round_minutes
+    return TIMEOUT if minutes is None else 60 * minutes
 
 
 def _check_least(task: Task) -> None:
