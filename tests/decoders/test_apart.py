@@ -127,6 +127,7 @@ def test_a_file_that_takes_too_long_is_given_up(tmp_path, monkeypatch):
 def test_what_the_process_says_is_not_believed(tmp_path, monkeypatch):
     """A decoder that was taken over may answer anything: it is bounded before anything is made of it."""
     worker = apart._Worker()
+    worker._ready.add("picture")
     for said in (
         b'{"shapes": [[1, 99999999, 99999999]], "patient": null, "site": null}\n',
         b"[]\n",
@@ -138,3 +139,14 @@ def test_what_the_process_says_is_not_believed(tmp_path, monkeypatch):
         assert worker.ask({"kind": "picture", "path": "x", "options": {}}, 5.0) is None
     monkeypatch.undo()
     worker.end()
+
+
+def test_nothing_is_imported_from_among_the_images(tmp_path, monkeypatch):
+    """The process starts where the user is, who may be in a folder that somebody else filled."""
+    path = save(tmp_path / "x.png", pixels(0, 8, 8))
+    (tmp_path / "numpy.py").write_text("raise SystemExit('taken over')")
+    monkeypatch.chdir(tmp_path)
+    worker = apart._Worker()
+    found = worker.ask({"kind": "picture", "path": str(path), "options": {}}, 10.0)
+    worker.end()
+    assert len(found.images) == 1

@@ -18,6 +18,8 @@ from fluoroscope.decoders.limits import MOST_PIXELS, most_memory, most_seconds
 from fluoroscope.errors import BadInput
 
 _LONGEST_ANSWER = 2**16
+_START = 120.0
+"""Seconds that a process is given to start and to import its decoder."""
 _PATIENCE = 5.0
 """Seconds that a process is given to end before it is killed."""
 _PASSED = ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "SYSTEMROOT", "TZ")
@@ -56,11 +58,12 @@ class _Worker:
         self.used = False
         """Whether it has answered before."""
         self.late = False
+        self._ready: set[str] = set()
         known = {name: os.environ[name] for name in _PASSED if name in os.environ}
         imports = os.pathsep.join(path for path in sys.path if os.path.isabs(path))
         single = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # each thread reserves memory
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "fluoroscope.decoders.process"],
+            [sys.executable, "-P", "-m", "fluoroscope.decoders.process"],  # -P: imports nothing from among the images
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,  # decoders complain there of every damaged file
@@ -69,6 +72,15 @@ class _Worker:
 
     def ask(self, question: dict[str, Any], seconds: float) -> Arrays | str | None:
         """The answer, the reason why there is none, or None where the process died."""
+        self.late = False
+        kind = question["kind"]
+        if kind not in self._ready:  # what starting and importing take is not the file's fault
+            if self._within(_START, {"kind": kind, "path": None}) is None:
+                return None
+            self._ready.add(kind)
+        return self._within(seconds, question)
+
+    def _within(self, seconds: float, question: dict[str, Any]) -> Arrays | str | None:
         assert self._process.stdin is not None
         alarm = threading.Timer(seconds, self._end_late)
         alarm.daemon = True
@@ -152,6 +164,9 @@ class _Processes:
 
     def give_back(self, worker: _Worker) -> None:
         """For the next file."""
+        if worker.late:  # the answer came with the alarm
+            worker.end()
+            return
         worker.used = True
         with self._lock:
             self._idle.append(worker)

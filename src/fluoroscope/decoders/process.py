@@ -27,7 +27,11 @@ def serve() -> None:
     os.dup2(2, 1)  # what a decoder prints is no answer
     for line in sys.stdin.buffer:
         asked = json.loads(line)
-        _answer(answers, Path(asked["path"]), _decoder(asked["kind"]), asked["options"])
+        decode = _decoder(asked["kind"])
+        if asked["path"] is None:
+            _tell(answers, reason="ready")
+        else:
+            _answer(answers, Path(asked["path"]), decode, asked["options"])
 
 
 def _answer(answers: IO[bytes], path: Path, decode: Callable[..., Arrays], options: dict[str, Any]) -> None:
