@@ -42,3 +42,9 @@ def test_every_plan_names_parts_that_exist(path):
     assert plan.partition.name in PARTITIONS
     assert partitioner(plan.partition.name, plan.partition.settings)
     assert build_strategy(plan.strategy.name, plan.strategy.settings, clients=4)
+
+
+def test_the_flower_example_shows_the_safe_way_first():
+    text = (ROOT / "examples/flower-app/README.md").read_text()
+    for safe in ("--root-certificates", "--enable-supernode-auth", "--auth-supernode-private-key"):
+        assert 0 < text.index(safe) < text.index("--insecure")

@@ -29,7 +29,9 @@ ALLOWED = {
     "rng": set(),
     "strict_json": set(),
     "types": {"errors"},
-    "data": FOUNDATION,
+    # It starts in a fraction of a second, as it has no torch.
+    "decoders": {"errors"},
+    "data": FOUNDATION | {"decoders"},
     "models": FOUNDATION,
     "scores": FOUNDATION,
     "threat_models": FOUNDATION,
@@ -41,7 +43,8 @@ ALLOWED = {
     "attacks": FOUNDATION
     | {"models", "threat_models", "defences", "federation.local_training", "federation.client_round"},
     "scenarios": CORE,
-    "cells": FOUNDATION,
+    # A cell is known by the files that it reads.
+    "cells": FOUNDATION | {"data.recognition"},
     # Acceptances and a gate's policy are TOML tables, read as a plan's are.
     "report": FOUNDATION | {"federation.sections"},
     "calibration": CORE | {"report.figures", "scenarios", "cells"},

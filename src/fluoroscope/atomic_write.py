@@ -10,14 +10,14 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 
-def write_text(path: Path, text: str) -> None:
-    """The text at `path`, on disk when this returns."""
-    _whole(path, lambda part: part.write_text(text, encoding="utf-8"))
+def write_text(path: Path, text: str, private: bool = False) -> None:
+    """The text at `path`, on disk when this returns; a private file is its owner's alone."""
+    _whole(path, lambda part: part.write_text(text, encoding="utf-8", newline="\n"), private)
 
 
-def write_bytes(path: Path, content: bytes) -> None:
+def write_bytes(path: Path, content: bytes, private: bool = False) -> None:
     """The same of bytes, such as a picture's."""
-    _whole(path, lambda part: part.write_bytes(content))
+    _whole(path, lambda part: part.write_bytes(content), private)
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], about: Mapping[str, str] | None = None) -> None:
@@ -35,9 +35,19 @@ def sync(path: Path) -> None:
         os.close(handle)
 
 
-def _whole(path: Path, write: Callable[[Path], object]) -> None:
+def make_folder(path: Path, private: bool = False) -> None:
+    """The folder and those above it; a private one is its owner's alone, whatever it was before."""
+    path.mkdir(parents=True, exist_ok=True)
+    if private:
+        path.chmod(0o700)
+
+
+def _whole(path: Path, write: Callable[[Path], object], private: bool = False) -> None:
     part = path.with_name(f".{path.name}.part")
     try:
+        if private:  # before anything is in it
+            os.close(os.open(part, os.O_CREAT | os.O_WRONLY, 0o600))
+            part.chmod(0o600)
         write(part)
         sync(part)
         part.replace(path)

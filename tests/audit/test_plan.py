@@ -1,11 +1,15 @@
 """Plans of audits: whom they attack by themselves, what they refuse, and the presets."""
 
+import json
 import tomllib
+from dataclasses import replace
 
 import pytest
 
+from fluoroscope.audit.cell import told_apart
 from fluoroscope.audit.plan import AuditPlan, read_audit_plan
 from fluoroscope.audit.presets import PRESETS, customised, preset_plan
+from fluoroscope.audit.run import make_folders
 from fluoroscope.audit.schedule import cells_of
 from fluoroscope.errors import Misconfigured
 from fluoroscope.federation.plan import parse_plan_as, read_plan
@@ -98,6 +102,15 @@ def test_another_budget_or_label_changes_no_cell_that_it_does_not_concern(plan):
         ({"inference": ["labels"]}, "audit.inference"),
         ({"clients": "some"}, "audit.clients"),
         ({"compare": [{"label": "none", "defence": [{"name": "fed-bn"}]}]}, "'none' is taken"),
+        ({"compare": [{"label": "None", "defence": [{"name": "fed-bn"}]}]}, "'None' is taken by 'none'"),
+        ({"compare": [{"label": "As-Planned", "defence": [{"name": "fed-bn"}]}]}, "is taken by 'as planned'"),
+        ({"compare": [{"label": each, "defence": [{"name": "fed-bn"}]} for each in ("a b", "a-b")]}, "taken by 'a b'"),
+        ({"compare": [{"label": "!?", "defence": [{"name": "fed-bn"}]}]}, "no letter or digit"),
+        ({"compare": [{"label": "x" * 81, "defence": [{"name": "fed-bn"}]}]}, "at most 80 characters"),
+        ({"attacks": ["span", "span"]}, "audit.attacks names 'span' twice"),
+        ({"rounds": [1, 1]}, "audit.rounds names 1 twice"),
+        ({"membership": ["loss", "loss"]}, "audit.membership names 'loss' twice"),
+        ({"threats": ["curious-server"] * 2}, "audit.threats names 'curious-server' twice"),
         ({"compare": [{"label": "x", "defence": [{"name": "fed-bm"}]}]}, "did you mean 'fed-bn'"),
         ({"compare": [{"label": "x", "defence": [{"name": "central-dp", "clip_norm": -1}]}]}, "clip_norm"),
     ],
@@ -132,3 +145,36 @@ def test_a_preset_takes_what_the_user_says_of_the_own_set_up(name, tmp_path):
 def test_an_unknown_preset_is_named():
     with pytest.raises(Misconfigured, match="quick, p1, p2, p3"):
         customised("p9")
+
+
+def test_cells_that_would_share_a_name_are_refused_before_any_is_run(plan):
+    cells = cells_of(plan)
+    assert told_apart(cells) == cells
+    with pytest.raises(Misconfigured, match="two cells would both be called 'federation-none-"):
+        told_apart([*cells, cells[0]])
+    with pytest.raises(Misconfigured, match="at most 200 fit into a file's name"):
+        told_apart([replace(cells[0], label="x" * 300)])
+
+
+def test_what_is_sent_around_has_names_and_no_folders(tmp_path):
+    plan = plan_of(
+        data={"source": f"folder:{tmp_path}/home/ward-3/chests"},
+        defence=[{"name": "homomorphic-encryption", "key": f"{tmp_path}/home/secret.key"}],
+        audit={"compare": [{"label": "x", "defence": [{"name": "homomorphic-encryption", "key": f"{tmp_path}/k"}]}]},
+    )
+    shown = plan.shown()
+    assert str(tmp_path) not in json.dumps(shown)
+    assert shown["data"]["source"] == "folder:chests"
+    assert plan_of().shown() == plan_of().model_dump(mode="json"), "a plan without paths is as it is"
+
+
+@pytest.mark.parametrize("private", [True, False])
+def test_images_of_patients_lie_in_folders_of_their_owner(tmp_path, private):
+    make_folders(tmp_path / "new", private)
+    (tmp_path / "shared").mkdir(mode=0o755)
+    make_folders(tmp_path / "shared", private)
+    open_to = {path: path.stat().st_mode & 0o077 for path in tmp_path.rglob("*")}
+    shared = open_to.pop(tmp_path / "shared")
+    assert shared, "a folder that was there stays as it was"
+    assert len(open_to) == (9 if private else 1)
+    assert not private or not any(open_to.values())

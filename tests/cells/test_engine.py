@@ -11,10 +11,11 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from fluoroscope.cells import LOCAL, ONE_BY_ONE, Local, Ray, engine_of, run_cells
+from fluoroscope.cells import LOCAL, ONE_BY_ONE, Local, Ray, engine_of, run_cells, store
 from fluoroscope.cells.local import cores
 from fluoroscope.errors import Misconfigured
 
+from ..data.pictures import class_folders
 from .counted import Counted, runs, workers
 
 ROOT = Path(__file__).parents[2]
@@ -189,3 +190,18 @@ def test_engines_by_name():
         engine_of("local:0")
     with pytest.raises(Misconfigured, match="run on 1 worker"):
         Local(2, threads=None)
+
+
+def test_a_file_that_nobody_reads_changes_no_key(tmp_path):
+    """Neither what systems leave behind, nor a hidden link to nowhere, nor a note beside the folders."""
+    images = class_folders(tmp_path / "images")
+    cell = SimpleNamespace(data=f"folder:{images}")
+    before = list(store._files(cell.data))
+    assert len(before) == 6
+    for name in (".DS_Store", "sick/.DS_Store", "sick/Thumbs.db", "notes.txt", ".hidden/x.png"):
+        (images / name).parent.mkdir(exist_ok=True)
+        (images / name).write_bytes(b"x")
+    (images / ".dangling").symlink_to(tmp_path / "nowhere")
+    assert list(store._files(cell.data)) == before
+    (images / "sick/0.png").write_bytes(b"another")
+    assert list(store._files(cell.data)) != before

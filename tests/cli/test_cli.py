@@ -83,14 +83,16 @@ def test_federate_again_is_done_at_once(run):
 def test_records_lists_and_verifies(run):
     listed = json.loads(fluoroscope("records", "run", "--json", "--verify", cwd=run).stdout)
     assert [row["recorded"] for row in listed["rounds"]] == [0, 2, 2]
-    victim = run / "run/rounds/0002/client-2.safetensors"
-    content = victim.read_bytes()
-    victim.write_bytes(content[:-1] + b"x")
-    bad = fluoroscope("records", "run", "--verify", cwd=run)
-    victim.write_bytes(content)
-    assert bad.returncode == 2
-    assert "client-2.safetensors is damaged" in bad.stderr
-    assert "Traceback" not in bad.stderr
+    assert listed["not_covered"] == ["timing.json"]
+    for name in ("rounds/0002/client-2.safetensors", "rounds/0002/global.safetensors", "result.json", "summary.json"):
+        victim = run / "run" / name
+        content = victim.read_bytes()
+        victim.write_bytes(content[:-1] + b"x")
+        bad = fluoroscope("records", "run", "--verify", cwd=run)
+        victim.write_bytes(content)
+        assert bad.returncode == 2
+        assert victim.name in bad.stderr
+        assert "Traceback" not in bad.stderr
 
 
 def test_data_show_writes_a_sheet_and_the_split(tmp_path):
@@ -103,6 +105,19 @@ def test_data_show_writes_a_sheet_and_the_split(tmp_path):
     assert sum(shown["classes"].values()) == 60
     assert {row["part"] for row in shown["split"]} >= {"client-1", "test"}
     assert (tmp_path / "sheet.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_the_sheet_is_never_among_the_images(tmp_path):
+    """Where it would be taken for one of them the next time."""
+    class_folders(tmp_path / "chests")
+    for _ in range(2):
+        done = fluoroscope("data", "show", ".", "--json", cwd=tmp_path / "chests")
+        assert done.returncode == 0, done.stderr
+        assert Path(json.loads(done.stdout)["sheet"]) == tmp_path.resolve() / "chests-sheet.png"
+    assert (tmp_path / "chests-sheet.png").stat().st_mode & 0o077 == 0, "patients are its owner's alone"
+    bad = fluoroscope("data", "show", "chests", "--out", "chests/sick/x.png", cwd=tmp_path)
+    assert bad.returncode == 2
+    assert "would lie among the images" in bad.stderr
 
 
 def test_data_show_tells_who_holds_what(tmp_path):
@@ -177,7 +192,7 @@ def test_ctrl_c_is_not_success(tmp_path):
     running.send_signal(signal.SIGINT)
     _, said = running.communicate(timeout=60)
     assert running.returncode == 130
-    assert "the same command goes on" in said
+    assert "the same command goes on from what is whole on disk" in said
 
 
 def test_the_console_script_is_installed(tmp_path):

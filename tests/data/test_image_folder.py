@@ -1,5 +1,6 @@
 """Folders of pictures: layouts, formats, tables, and every kind of bad file."""
 
+import os
 import shutil
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 import torch
 from PIL import Image
 
-from fluoroscope.data import Request
+from fluoroscope.data import Request, load
 from fluoroscope.data.image_folder import load_folder, read_picture
 from fluoroscope.errors import BadInput
 
@@ -370,10 +371,11 @@ class TestBadFiles:
         assert skipped.file == str(path)
         assert skipped.reason
 
-    def test_decompression_bomb(self, tmp_path, monkeypatch):
-        monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 40)  # 64 pixels are now a warning, in threads as well
-        with pytest.raises(BadInput, match=r"0.png: cannot be read .*decompression bomb"):
-            load_folder(class_folders(tmp_path), REQUEST)
+    def test_decompression_bomb(self, tmp_path):
+        bomb = Image.new("1", (20_000, 4_000))
+        bomb.save(class_folders(tmp_path) / "sick" / "bomb.png")
+        with pytest.raises(BadInput, match=r"bomb.png: is 20000 x 4000 pixels; at most 33,554,432 are read"):
+            load_folder(tmp_path, REQUEST)
 
     def test_nothing_left_of_a_class(self, tmp_path):
         class_folders(tmp_path)
@@ -381,3 +383,44 @@ class TestBadFiles:
             path.write_bytes(b"")
         with pytest.raises(BadInput, match="no readable image is left in class 'sick'"):
             load_folder(tmp_path, SKIP)
+
+
+class TestLinks:
+    def test_a_link_out_of_the_folder_is_said(self, tmp_path):
+        class_folders(tmp_path / "images")
+        elsewhere = save(tmp_path / "elsewhere" / "x.png", pixels(9, 8, 8))
+        (tmp_path / "images/sick/x.png").symlink_to(elsewhere)
+        (tmp_path / "images/sick/inside.png").symlink_to(tmp_path / "images/sick/0.png")
+        with pytest.raises(BadInput, match=r"x.png: is a link out of the folder. Copy the file"):
+            load_folder(tmp_path / "images", REQUEST)
+        loaded = load_folder(tmp_path / "images", SKIP)
+        assert [Path(each.file).name for each in loaded.skipped] == ["x.png"]
+        assert len(loaded) == 7, "one within the folder is followed"
+
+    def test_in_a_table_too(self, tmp_path):
+        class_folders(tmp_path / "images", count=1)
+        (tmp_path / "images/sick/x.png").symlink_to(save(tmp_path / "elsewhere" / "x.png", pixels(9, 8, 8)))
+        rows = [f"{name}/0.png,{name},{name}," for name in ("normal", "sick")]
+        write_table(tmp_path / "images", [*rows, "sick/x.png,sick,eve,"])
+        loaded = load_folder(tmp_path / "images", SKIP)
+        assert len(loaded) == 2
+        assert len(loaded.skipped) == 1
+
+    def test_a_linked_folder_is_said(self, tmp_path):
+        class_folders(tmp_path / "images")
+        class_folders(tmp_path / "other")
+        (tmp_path / "images/third").symlink_to(tmp_path / "other/sick")
+        with pytest.raises(BadInput, match="third is a link to a folder, which is not followed"):
+            load_folder(tmp_path / "images", REQUEST)
+
+    def test_a_pipe_is_not_waited_for(self, tmp_path):
+        os.mkfifo(class_folders(tmp_path) / "sick" / "pipe")
+        assert [each.reason for each in load(str(tmp_path), SKIP).skipped] == ["is empty"]
+
+    def test_a_name_that_is_no_text_is_said(self, tmp_path):
+        class_folders(tmp_path)
+        shutil.copy(tmp_path / "sick/0.png", os.fsdecode(os.fsencode(tmp_path / "sick") + b"/\xff.png"))
+        with pytest.raises(BadInput, match=r"has a name that is not UTF-8. Rename it"):
+            load_folder(tmp_path, REQUEST)
+        (skipped,) = load_folder(tmp_path, SKIP).skipped
+        assert skipped.file.endswith("sick/\\udcff.png")

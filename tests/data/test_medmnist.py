@@ -1,5 +1,7 @@
 """MedMNIST npz files, and files that only look like one."""
 
+import zipfile
+
 import numpy as np
 import pytest
 import torch
@@ -130,3 +132,29 @@ def test_a_pickle_runs_no_code(tmp_path):
     with pytest.raises(BadInput):
         load_medmnist(tmp_path / "x.npy", REQUEST)
     assert not (tmp_path / "sprung").exists()
+
+
+def test_labels_have_a_limit(tmp_path):
+    path = tmp_path / "x.npz"
+    np.savez(path, train_images=np.zeros((2, 8, 8), np.uint8), train_labels=np.array([0, 200_000_000]))
+    with pytest.raises(BadInput, match="the label 200000000; labels go from 0 to at most 9999"):
+        load_medmnist(path, Request())
+
+
+def test_a_bomb_is_refused_by_its_size(tmp_path):
+    path = tmp_path / "x.npz"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive, archive.open("train_images.npy", "w") as part:
+        for _ in range(80):
+            part.write(bytes(2**24))
+    with pytest.raises(BadInput, match=r"unpacks to 1,342,177,280; at most .* are read of a file of its size"):
+        load_medmnist(path, Request())
+
+
+@pytest.mark.parametrize("header", [b"{'descr': '|u1', 'fortran_order': Fal", b"{'descr': (((((", b"\xff\xfe", b""])
+def test_a_header_that_was_cut(tmp_path, header):
+    path = tmp_path / "x.npz"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name in ("train_images.npy", "train_labels.npy"):
+            archive.writestr(name, b"\x93NUMPY\x01\x00v\x00" + header.ljust(118) + bytes(40))
+    with pytest.raises(BadInput, match="is no readable MedMNIST"):
+        load_medmnist(path, Request())

@@ -4,18 +4,22 @@ import gc
 
 import pytest
 import torch
-from flwr.app import ArrayRecord
+from flwr.app import ArrayRecord, ConfigRecord, MessageType
 
 from fluoroscope.defences import chain
 from fluoroscope.defences.homomorphic import HomomorphicEncryption
 from fluoroscope.defences.pruning import Pruning
 from fluoroscope.errors import BadInput, Misconfigured
+from fluoroscope.federation import run as run_module
+from fluoroscope.federation.client import client_app
 from fluoroscope.federation.encrypted import EncryptedSum
 from fluoroscope.federation.run import federate
+from fluoroscope.federation.store import RecordStore
 from fluoroscope.federation.task import load_task
 from tests.defences.records import record
 
 from .conftest import plan_of
+from .hostile import Hostile, with_records
 
 pytest.importorskip("tenseal")
 SMALL = {"data": {"images": 60, "size": 32}, "rounds": 2, "model": {"name": "lenet5"}}
@@ -148,3 +152,29 @@ def test_different_layers_cannot_be_added(key):
     many = defence.encrypt(one, 1.0)
     with pytest.raises(BadInput, match="different numbers of ciphertexts"):
         defence.add(defence.public_context(), [many, many[:1]])
+
+
+@pytest.mark.parametrize(
+    "sealed",
+    [
+        None,
+        {"ciphertexts": [], "context": b""},
+        {"ciphertexts": [b""], "context": b"x"},
+        {"ciphertexts": [b"x" * 300], "context": b"y" * 300},
+        {"ciphertexts": "text", "context": 3},
+        {"ciphertexts": [1.5], "context": b"x"},
+        {"ciphertexts": [b"x"], "context": b"x", "more": 1},
+    ],
+)
+def test_hostile_ciphertexts_are_refused_by_name(tmp_path, key, monkeypatch, sealed):
+    def behave(reply):
+        return with_records(reply, sealed=None if sealed is None else ConfigRecord(sealed))
+
+    def app(plan_of, device="cpu", threads=None):
+        return Hostile(client_app(plan_of, device, threads), MessageType.TRAIN, behave)
+
+    monkeypatch.setattr(run_module, "client_app", app)
+    plan = plan_of(**SMALL, defence=[{"name": "homomorphic-encryption", "key": key}])
+    with pytest.raises(BadInput, match=r"round 1: client-1 (sent|did not send)"):
+        federate(plan, tmp_path / "run")
+    assert RecordStore(tmp_path / "run").rounds() == [0]

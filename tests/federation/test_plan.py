@@ -1,9 +1,12 @@
 """Plans: what is wrong is named by its key."""
 
+import os
+
 import pytest
 
-from fluoroscope.errors import BadInput, Misconfigured
+from fluoroscope.errors import BadInput, FluoroscopeError, Misconfigured
 from fluoroscope.federation.plan import parse_plan, read_plan
+from fluoroscope.federation.task import load_task
 
 
 @pytest.mark.parametrize(
@@ -72,3 +75,55 @@ def test_the_fingerprint_knows_what_decides_a_round():
     assert base.fingerprint == parse_plan({"rounds": 9}).fingerprint
     assert base.fingerprint != parse_plan({"training": {"lr": 0.5}}).fingerprint
     assert base.fingerprint != parse_plan({"partition": {"clients": 2}}).fingerprint
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("seed = " + "9" * 5000, "is not valid TOML: .*4300 digits"),
+        ("x = " + "[" * 5000 + "]" * 5000, "too deeply; at most 16 levels"),
+        ("x = " + "[" * 20 + "]" * 20, "nested deeper than 16 levels"),
+        ("rounds = 1180591620717411303424", "rounds: at most 1e.12 is possible, not a number of 22 digits"),
+        ("rounds = 1000000", "rounds: .*less than or equal to 100000"),
+        ("seed = 9223372036854775808", "seed: at most"),
+        ("[training]\nlr = 1e300", "training.lr: at most 1e.12 is possible, not 1e.300"),
+        ("[partition]\nsigma0 = -1e308", "partition.sigma0: at most 1e.12"),
+        ('[data]\nsource = "folder:a\\u0000b"', "data.source holds the character NUL"),
+        ("x = " + "1" * 2**20, "at most 1,048,576"),
+    ],
+)
+def test_what_no_plan_needs_is_refused_with_its_limit(tmp_path, text, message):
+    (tmp_path / "plan.toml").write_text(text)
+    with pytest.raises(FluoroscopeError, match=message):
+        read_plan(tmp_path / "plan.toml")
+
+
+def test_a_byte_order_mark_is_no_harm(tmp_path):
+    (tmp_path / "plan.toml").write_bytes(b"\xef\xbb\xbfrounds = 3\n")
+    assert read_plan(tmp_path / "plan.toml").rounds == 3
+
+
+@pytest.mark.parametrize("name", ["a\0b.toml", "pipe.toml"])
+def test_what_is_no_file_is_not_waited_for(tmp_path, name):
+    os.mkfifo(tmp_path / "pipe.toml")
+    with pytest.raises(BadInput, match=r"cannot read the plan|is no file"):
+        read_plan(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"partition": {"name": "iid", "clients": 10**9}}, "at most 10,000 clients are simulated, not 1,000,000,000"),
+        ({"data": {"source": "phantom/chest", "images": 10**11}}, "images must be .* at most 10,000,000"),
+        ({"data": {"source": "phantom/chest", "images": 10**7, "size": 256}}, "take 2441 GB; at most 8 GB are made"),
+        ({"strategy": {"name": "fedprox", "proximal_mu": -5}}, "proximal_mu must be between 0 and 1e.12, not -5"),
+        ({"strategy": {"name": "fedadam", "tau": 1e308}}, "tau: at most 1e.12"),
+    ],
+)
+def test_plans_that_would_take_all_memory_are_refused_with_the_limit(changes, message):
+    def whole():
+        task = load_task(parse_plan({"data": {"source": "phantom/chest", "images": 40, "size": 28}, **changes}))
+        task.round_config(1)
+
+    with pytest.raises(FluoroscopeError, match=message):
+        whole()

@@ -107,6 +107,14 @@ def test_a_finished_run_is_not_run_again(tmp_path, plan):
     assert listener.images == 0
 
 
+@pytest.mark.parametrize("content", ["[]", "null", "{}", '{"rounds": true}', '{"rounds": 1e9}', "[" * 9999, "\ufffd"])
+def test_a_result_that_cannot_be_read_is_made_again(tmp_path, content):
+    plan = plan_of(rounds=1, data={"images": 60})
+    whole = digests(federate(plan, tmp_path / "run").folder)
+    (tmp_path / "run/result.json").write_text(content)
+    assert digests(federate(plan, tmp_path / "run").folder) == whole
+
+
 def test_a_finished_run_is_reopened_without_its_images(tmp_path, plan, monkeypatch):
     before = digests(federate(plan, tmp_path / "run").folder)
     with monkeypatch.context() as patch:
@@ -217,7 +225,7 @@ def test_a_client_without_validation_images_does_not_silence_the_others(tmp_path
 
 
 @pytest.mark.parametrize(
-    ("lost", "message"), [(True, "2 of 3 clients answered"), (False, "two nodes answered as client")]
+    ("lost", "message"), [(True, "2 of 3 clients answered"), (False, "client-1 answered more than once")]
 )
 def test_missing_and_doubled_clients_stop_the_round(tmp_path, plan, monkeypatch, lost, message):
     def pull(self, message_ids, pull=InProcessGrid.pull_messages):

@@ -9,6 +9,7 @@ import torch
 from fluoroscope.errors import BadInput
 from fluoroscope.federation.manifest import ClientEntry, RoundManifest, RunHeader
 from fluoroscope.federation.store import RecordStore
+from fluoroscope.federation.verification import verify
 from fluoroscope.models import Architecture
 from fluoroscope.types import NO_CLAIM, Adam, LocalTraining, Sgd
 
@@ -182,3 +183,67 @@ def test_only_needed_states_stay_on_disk(store):
 def test_a_missing_folder_is_named(tmp_path):
     with pytest.raises(BadInput, match=r"run\.json is missing"):
         _ = RecordStore(tmp_path / "nowhere").header
+
+
+def flip(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(bytes(content))
+
+
+def test_verify_covers_every_file(store):
+    store.write_text("result.json", "{}")
+    checked = verify(store)
+    assert not checked.uncovered
+    names = [path for path in store.folder.rglob("*") if path.is_file() and path.name != "timing.json"]
+    names.remove(store.folder / "checksums.json")
+    assert checked.files == len(names)
+    for path in names:
+        before = path.read_bytes()
+        flip(path)
+        with pytest.raises(BadInput, match=path.name):
+            verify(RecordStore(store.folder))
+        path.unlink()
+        with pytest.raises(BadInput, match=path.name):
+            verify(RecordStore(store.folder))
+        path.write_bytes(before)
+    assert verify(RecordStore(store.folder)) == checked
+    (store.folder / "checksums.json").write_text('{"files": {"../x": 1}}')
+    with pytest.raises(BadInput, match=r"checksums.json is damaged"):
+        verify(RecordStore(store.folder))
+
+
+def test_a_run_that_goes_on_does_not_make_a_changed_file_true(store):
+    manifest = store.folder / "rounds/0001/manifest.json"
+    manifest.write_text(manifest.read_text().replace('"round": 1', '"round": 1 '))
+    again = RecordStore(store.folder)
+    again.begin(header())
+    write(again, 2)
+    with pytest.raises(BadInput, match=r"manifest.json was changed since it was written"):
+        verify(RecordStore(store.folder))
+
+
+def test_verify_says_what_an_earlier_version_left_uncovered(store):
+    (store.folder / "checksums.json").unlink()
+    checked = verify(RecordStore(store.folder))
+    assert checked.uncovered == ("run.json", "rounds/0000/manifest.json", "rounds/0001/manifest.json")
+
+
+@pytest.mark.parametrize("name", ["0001.bak", "1", "00001", "0001 (copy)", "9" * 5000])
+def test_a_copy_of_a_round_is_no_round(store, name):
+    try:
+        (store.folder / "rounds" / name).mkdir()
+    except OSError:
+        return  # no such name can be
+    assert RecordStore(store.folder).rounds() == [0, 1]
+
+
+def test_paths_have_a_private_file_and_the_updates_of_patients_a_private_folder(tmp_path):
+    store = RecordStore(tmp_path / "run")
+    store.begin(header(), {"seed": 0, "data": "/home/anna/chests"}, private=True)
+    assert "anna" not in (tmp_path / "run/run.json").read_text()
+    assert store.header.plan["data"] == "/home/anna/chests"
+    modes = {name: (tmp_path / "run" / name).stat().st_mode & 0o777 for name in ("", "rounds", "plan.private.json")}
+    assert modes == {"": 0o700, "rounds": 0o700, "plan.private.json": 0o600}
+    (tmp_path / "run/plan.private.json").unlink()
+    assert RecordStore(tmp_path / "run").header.plan == {"seed": 0}

@@ -93,7 +93,7 @@ def test_timing_may_be_absent(audit, tmp_path):
         (["recommendation", "defence"], "wall", "recommendation.defence"),
         (["verdicts", 0, "text", "numbers", 0, "pointer"], "/cells/999/x", "verdicts.0.text: numbers.0.pointer"),
         (["verdicts", 0, "text", "numbers", 0, "pointer"], "/title", "verdicts.0.text: numbers.0"),
-        (["verdicts", 0, "text", "numbers", 0, "format"], ".0z", "cannot be written as '.0z'"),
+        (["verdicts", 0, "text", "numbers", 0, "format"], ".0z", "String should match pattern"),
         (["verdicts", 0, "text", "text"], "{7}", "for its 3 numbers"),
         (["verdicts", 0, "text", "text"], "{0:.2f} {1} {2}", "for its 3 numbers"),
         (["verdicts", 0, "text", "text"], "{0", "cannot be filled in"),
@@ -133,3 +133,26 @@ def test_pointers():
     for wrong in ("/a/0", "/a~1b/1", "/a~1b/-1", "/a~1b/x", "a", "/a~1b/0/c~0d/0"):
         with pytest.raises(LookupError):
             resolve(document, wrong)
+
+
+@pytest.mark.parametrize("how", ["200000000", ".3000000f", "c", "<99999999", "{}", "_^9999d", "n"])
+def test_numbers_are_written_in_a_few_ways_alone(audit, tmp_path, how):
+    folder = broken(audit, tmp_path, ["recommendation", "text"], {"text": "{0}", "numbers": [{"pointer": "/seed"}]})
+    assert read_findings(folder)
+    document = json.loads((folder / "findings.json").read_text())
+    document["recommendation"]["text"]["numbers"][0]["format"] = how
+    (folder / "findings.json").write_text(json.dumps(document))
+    with pytest.raises(BadInput, match=r"recommendation.text.numbers.0.format"):
+        read_findings(folder)
+
+
+def test_half_a_character_is_no_text(audit, tmp_path):
+    folder = broken(audit, tmp_path, ["title"], "x\ud800")
+    with pytest.raises(BadInput, match="cannot be read as JSON"):
+        read_findings(folder)
+
+
+def test_findings_have_a_most(audit, tmp_path, monkeypatch):
+    monkeypatch.setattr("fluoroscope.findings.reading.MOST_BYTES", 1000)
+    with pytest.raises(BadInput, match="at most 1,000 are read"):
+        read_findings(audit)

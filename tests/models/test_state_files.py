@@ -69,3 +69,42 @@ def test_two_state_dicts_are_a_question(tmp_path):
         read_state(tmp_path / "two.pt")
     assert plain_state({}) is None
     assert plain_state({"a": {"b": {"c": {"d": {"e": STATE}}}}}) is None
+
+
+@pytest.mark.parametrize(
+    ("odd", "message"),
+    [
+        (torch.zeros(0, 3), r"the shape \[0, 3\], and holds no number"),
+        (torch.zeros(3).to(torch.float8_e4m3fn), "is of the type float8_e4m3fn"),
+        (torch.zeros(3, dtype=torch.complex64), "is of the type complex64"),
+        (torch.eye(3).to_sparse(), "is sparse"),
+        (torch.zeros(3, device="meta"), "without numbers"),
+        (torch.zeros(1, 1).expand(1_000_000, 512), "repeats a few numbers to 512,000,000"),
+    ],
+)
+def test_tensors_that_are_no_plain_arrays_are_named(tmp_path, odd, message):
+    torch.save({**STATE, "odd": odd}, tmp_path / "x.pt")
+    with pytest.raises(BadInput, match=f"odd .*{message}|odd {message}|was not read"):
+        read_state(tmp_path / "x.pt")
+
+
+def test_a_single_number_is_a_tensor(tmp_path):
+    torch.save({**STATE, "odd": torch.tensor(1.5)}, tmp_path / "x.pt")
+    assert read_state(tmp_path / "x.pt")["odd"] == 1.5
+
+
+@pytest.mark.parametrize("name", ["x.pt", "x.npz"])
+def test_a_small_file_of_many_zeros_is_refused(tmp_path, monkeypatch, name):
+    monkeypatch.setattr("fluoroscope.models.state_files._MOST_BYTES", 2**30)
+    with zipfile.ZipFile(tmp_path / name, "w", zipfile.ZIP_DEFLATED) as archive, archive.open("a/data/0", "w") as part:
+        for _ in range(65):
+            part.write(bytes(2**24))
+    with pytest.raises(BadInput, match="unpacks to 1 GB; the most that is read is 1 GB"):
+        read_state(tmp_path / name)
+
+
+@pytest.mark.parametrize("name", ["half a \ud800 letter", "a" * 1001])
+def test_names_are_names(tmp_path, name):
+    torch.save({name: torch.ones(2)}, tmp_path / "x.pt")
+    with pytest.raises(BadInput, match="is no name of a tensor"):
+        read_state(tmp_path / "x.pt")

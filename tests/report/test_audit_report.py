@@ -3,6 +3,7 @@
 import base64
 import io
 import json
+import os
 import re
 import shutil
 from itertools import pairwise
@@ -243,4 +244,23 @@ def test_images_that_cannot_be_shown(audit, tmp_path, name, message):
     shutil.copytree(audit, tmp_path / "a")
     (tmp_path / "a/findings.json").write_text(json.dumps(document))
     with pytest.raises(BadInput, match=message):
+        page_of(tmp_path / "a", tmp_path)
+
+
+@pytest.mark.parametrize("what", ["eps", "pipe", "large", "folder"])
+def test_an_image_of_the_gallery_is_a_png_of_fair_size(audit, tmp_path, what):
+    shutil.copytree(audit, tmp_path / "a")
+    document = json.loads((tmp_path / "a/findings.json").read_text())
+    shown = next(cell for cell in document["cells"] if cell["gallery"])["gallery"][0]
+    path = tmp_path / "a" / shown["original"]
+    path.unlink()
+    if what == "eps":
+        path.write_text("%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 8 8\n%%EndComments\nshowpage\n")
+    elif what == "pipe":
+        os.mkfifo(path)
+    elif what == "folder":
+        path.mkdir()
+    else:
+        Image.new("1", (20_000, 4_000)).save(path)
+    with pytest.raises(BadInput, match=r"missing or damaged|20000 x 4000 pixels; at most 4,194,304"):
         page_of(tmp_path / "a", tmp_path)

@@ -1,15 +1,20 @@
 """What the cells of an audit have in common; those of a plan, a federation under a setting."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from fluoroscope.cells import CellContext, Result
+from fluoroscope.errors import Misconfigured
 from fluoroscope.federation.plan import Plan
 from fluoroscope.federation.run import federate
 from fluoroscope.federation.store import RecordStore
 from fluoroscope.findings import Kind
+
+LONGEST = 200
+"""Bytes of a cell's id: its images are files of that name, with a few letters more."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +49,10 @@ class FoundCell(ABC):
         """To find it by in the findings."""
         said = {name: value for name, value in self.settings.items() if name != "clients"}  # too many for a name
         parts = [self.kind, self.label, *(f"{value}" for value in said.values() if value is not None)]
-        return "-".join("".join(c if c.isalnum() else "-" for c in part.lower()).strip("-") for part in parts)
+        return "-".join(map(plain, parts))
+
+
+C = TypeVar("C", bound=FoundCell)
 
 
 @dataclass(frozen=True)
@@ -66,3 +74,30 @@ class AuditCell(FoundCell):
 def trained(plan: Plan, folder: Path) -> RecordStore:
     """The federation of a plan, from the folder or trained into it."""
     return federate(plan, folder / "federations" / plan.fingerprint[:16])
+
+
+def plain(text: str) -> str:
+    """As it stands in a cell's id and in names of files: small letters, digits and hyphens."""
+    return "".join(c if c.isalnum() else "-" for c in text.lower()).strip("-")
+
+
+def told_apart(cells: Sequence[C]) -> list[C]:
+    """The cells, once it is known that each has an id of its own that can be the name of a file.
+
+    Raises:
+        Misconfigured: Two would be taken for one another in the findings.
+    """
+    seen: set[str] = set()
+    for cell in cells:
+        if cell.id in seen:
+            raise Misconfigured(
+                f"two cells would both be called {cell.id!r}: attacks, rounds and clients are named once, and clients "
+                "differ in more than punctuation."
+            )
+        if len(cell.id.encode()) > LONGEST:
+            raise Misconfigured(
+                f"the name {cell.id[:60]!r}... of a cell has {len(cell.id.encode())} bytes, and at most {LONGEST} fit "
+                "into a file's name; shorten labels and clients."
+            )
+        seen.add(cell.id)
+    return list(cells)

@@ -10,6 +10,8 @@ from fluoroscope.audit.kept import finding_of
 from fluoroscope.audit.plan import AuditPlan
 from fluoroscope.audit.verdicts import Verdicts
 from fluoroscope.cells import Outcome
+from fluoroscope.federation.data_plan import shown_source
+from fluoroscope.federation.plan import shown_defence
 from fluoroscope.federation.server import versions
 from fluoroscope.findings import FORMAT, Cell, Claim, Client, Data, Defence, Finding, Findings, Status, Threat
 from fluoroscope.threat_models.words import THREATS_IN_WORDS
@@ -22,6 +24,7 @@ def assembled(
 ) -> Findings:
     """What findings.json will hold; the gallery's images are written beside it."""
     made, found = found_cells(cells, outcomes, left_out, out)
+    made = tuple(_without_paths(cell, plan) for cell in made)
     claims = {cell.label: found[cell.id].claim for cell in cells if cell.id in found and found[cell.id].claim}
     claims |= contradicted(made)
     verdicts = Verdicts(plan, made)
@@ -30,13 +33,13 @@ def assembled(
         title=f"What {plan.task.images.name} would leak in this federation",
         seed=plan.seed,
         preset=plan.audit.preset,
-        plan=plan.model_dump(mode="json"),
+        plan=plan.shown(),
         versions=versions(),
         data=_data(plan),
         defences=tuple(
             Defence(
                 label=label,
-                parts=tuple(part.model_dump(mode="json") for part in parts),
+                parts=tuple(shown_defence(part.model_dump(mode="json")) for part in parts),
                 claim=claims.get(label) or _NOT_TRAINED,
             )
             for label, parts in plan.labels.items()
@@ -80,6 +83,14 @@ def _cell(cell: FoundCell, finding: Finding | None, outcome: Outcome | None, lef
     )
     said = {"attacked": found.attacked, "rehearsed": found.rehearsed}
     return made.model_copy(update={key: value for key, value in said.items() if value})
+
+
+def _without_paths(cell: Cell, plan: AuditPlan) -> Cell:
+    """What went wrong, without the folders that its sentence names: findings are sent around."""
+    reason = cell.reason
+    for source in plan.data.sources if reason else ():
+        reason = str(reason).replace(source.rpartition(":")[2], shown_source(source).rpartition(":")[2])
+    return cell if reason == cell.reason else cell.model_copy(update={"reason": reason})
 
 
 def _status(found: Finding, outcome: Outcome | None) -> Status:

@@ -1,11 +1,13 @@
 """The pictures of a cell: where each lies in the audit's folder, and how it is written there."""
 
+import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from PIL import Image
 from torch import Tensor
 
+from fluoroscope.atomic_write import write_bytes
 from fluoroscope.audit.scored import finite
 from fluoroscope.errors import BadInput
 from fluoroscope.findings import Shown
@@ -45,5 +47,6 @@ def write_gallery(gallery: Sequence[Shown], images: Mapping[str, Tensor], out: P
 
 def _write(image: Tensor, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    pixels = (image.nan_to_num().clamp(0, 1) * 255).round().byte().permute(1, 2, 0).numpy()
-    Image.fromarray(pixels if pixels.shape[2] == 3 else pixels[:, :, 0]).save(path)
+    written, pixels = io.BytesIO(), (image.nan_to_num().clamp(0, 1) * 255).round().byte().permute(1, 2, 0).numpy()
+    Image.fromarray(pixels if pixels.shape[2] == 3 else pixels[:, :, 0]).save(written, "PNG")
+    write_bytes(path, written.getvalue())

@@ -8,8 +8,9 @@ from pydantic import Field, PositiveInt, field_validator, model_validator
 
 from fluoroscope.attacks import ATTACKS
 from fluoroscope.attacks.inference import INFERENCE_ATTACKS
+from fluoroscope.audit.cell import plain
 from fluoroscope.errors import Misconfigured
-from fluoroscope.federation.plan import DefencePlan, Plan, read_plan_as
+from fluoroscope.federation.plan import DefencePlan, Plan, read_plan_as, shown_defence
 from fluoroscope.federation.sections import Section
 from fluoroscope.federation.settings import build_defences
 from fluoroscope.federation.task import Task, load_task
@@ -27,7 +28,7 @@ PLANNED = "as planned"
 class ComparedPlan(Section):
     """Defences to try together, under a name."""
 
-    label: str = Field(min_length=1)
+    label: str = Field(min_length=1, max_length=80)
     defence: tuple[DefencePlan, ...] = Field(min_length=1)
 
 
@@ -75,10 +76,20 @@ class AuditSettings(Section):
     @model_validator(mode="after")
     def _can_be_told_apart(self) -> Self:
         labels = [NO_DEFENCE, PLANNED, *(each.label for each in self.compare)]
-        if doubled := sorted({label for label in labels if labels.count(label) > 1}):
-            raise ValueError(f"audit.compare: the label {doubled[0]!r} is taken; give each setting its own")
-        if len(set(self.threats)) < len(self.threats):
-            raise ValueError("audit.threats names a threat twice")
+        taken: dict[str, str] = {}
+        for label in labels:  # cells and files are called after them
+            if not (name := plain(label)):
+                raise ValueError(f"audit.compare: the label {label!r} has no letter or digit; give it a name")
+            if name in taken:
+                raise ValueError(
+                    f"audit.compare: the label {label!r} is taken by {taken[name]!r}, as case and punctuation do not "
+                    "count; give each setting its own"
+                )
+            taken[name] = label
+        for key in ("threats", "attacks", "rehearse", "clients", "rounds", "inference", "membership"):
+            said = getattr(self, key)
+            if isinstance(said, tuple) and (doubled := [each for each in said if said.count(each) > 1]):
+                raise ValueError(f"audit.{key} names {doubled[0]!r} twice; name it once")
         for each in self.compare:  # what cannot be built is found before anything is run
             build_defences([(part.name, part.settings) for part in each.defence])
         for name in {*self.attacks, *self.rehearse} - {AUTO}:
@@ -104,6 +115,12 @@ class AuditPlan(Plan):
         """The settings to compare: without any defence first, then the plan's own, then the others."""
         own = {PLANNED: self.defence} if self.defence else {}
         return {NO_DEFENCE: (), **own, **{each.label: each.defence for each in self.audit.compare}}
+
+    def shown(self) -> dict[str, Any]:
+        content = super().shown()
+        for each in content["audit"]["compare"]:
+            each["defence"] = [shown_defence(part) for part in each["defence"]]
+        return content
 
     @property
     def threats(self) -> tuple[Threat, ...]:

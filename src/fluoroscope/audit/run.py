@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fluoroscope import strict_json
-from fluoroscope.atomic_write import write_text
+from fluoroscope.atomic_write import make_folder, write_text
 from fluoroscope.audit.budget import run_within
 from fluoroscope.audit.cell import AuditCell
 from fluoroscope.audit.findings import assembled
@@ -18,8 +18,10 @@ from fluoroscope.audit.plan import AuditPlan, read_audit_plan
 from fluoroscope.audit.schedule import cells_of
 from fluoroscope.cells import LOCAL, CellStore, Engine, Local, Outcome, Result, key, run_cells
 from fluoroscope.cells.local import cores
+from fluoroscope.errors import BadInput
 from fluoroscope.federation.plan import parse_plan_as
 from fluoroscope.findings import Audit, Findings, Timing, document_of
+from fluoroscope.findings.consistency import at_odds
 
 OnProgress = Callable[[float, int, str], None]
 
@@ -109,7 +111,7 @@ def audit(
     elif not isinstance(plan, AuditPlan):
         plan = parse_plan_as(AuditPlan, dict(plan))
     what = intended or plan_cells(plan, out, engine)
-    out.mkdir(parents=True, exist_ok=True)
+    make_folders(out, private=not plan.synthetic)
     discard_unreadable(CellStore(out / "cells"), [key(cell, plan.seed) for cell in what.cells])
     until = began + 60 * plan.audit.budget_minutes
     begun: set[str] = set()
@@ -132,9 +134,20 @@ def audit(
     return written(findings, seconds, time.monotonic() - began, plan.audit.budget_minutes, out)
 
 
+def make_folders(out: Path, private: bool) -> None:
+    """The folder of an audit, and those in it that hold images and updates: their owner's alone where these are of
+    patients."""
+    if not out.exists():
+        make_folder(out, private)
+    for name in ("cells", "gallery", "federations", "checkpoints") if private else ():
+        make_folder(out / name, private)
+
+
 def written(findings: Findings, seconds: dict[str, float], total: float, budget_minutes: float, out: Path) -> Audit:
     """The files of an audit, written."""
     document = document_of(findings)
+    for problem in at_odds(findings, document):  # what no reader would take is not written
+        raise BadInput(f"the findings are at odds with themselves, and were not written: {problem}.")
     timing = Timing(
         seconds=seconds,
         total=total,

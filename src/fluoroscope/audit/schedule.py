@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from fluoroscope.audit.cell import AuditCell
+from fluoroscope.audit.cell import AuditCell, told_apart
 from fluoroscope.audit.claim import claim_cells
 from fluoroscope.audit.client_metrics import ClientMetrics
 from fluoroscope.audit.crafted_model import CraftedModel, Guard
@@ -35,7 +35,7 @@ def cells_of(plan: AuditPlan) -> list[AuditCell]:
         found += claim_cells(plan, label)
     for label in labels:
         found += _further(plan, label)
-    return found
+    return told_apart(found)
 
 
 def _crafted(plan: AuditPlan) -> Iterator[AuditCell]:

@@ -17,6 +17,7 @@ from safetensors.torch import load_file
 from fluoroscope import strict_json
 from fluoroscope.atomic_write import write_tensors, write_text
 from fluoroscope.cells.cell import Cell, Result
+from fluoroscope.data.recognition import image_files
 from fluoroscope.digest import digest
 from fluoroscope.errors import BadInput
 
@@ -67,10 +68,13 @@ class CellStore:
 
 
 def _files(source: str) -> Iterator[tuple[str, int, int]]:
-    """Name, size and time of every file of a source, or of several on a line each; phantoms are made and have none."""
+    """Name, size and time of the files that a source reads, or several on a line each; phantoms are made and have none.
+
+    A file that no loader looks at changes no cell.
+    """
     for line in source.splitlines():
         root = Path(line.partition(":")[2] or line).expanduser()
-        found = sorted(root.rglob("*")) if root.is_dir() else [root] if root.is_file() else []
+        found = image_files(root) if root.is_dir() else [root] if root.is_file() else []
         for path in found:
             about = path.stat()
             yield str(path), about.st_size, about.st_mtime_ns

@@ -35,7 +35,7 @@ from fluoroscope.cli import (
     study,
     supernode,
 )
-from fluoroscope.errors import FluoroscopeError
+from fluoroscope.errors import FluoroscopeError, Misconfigured
 
 STOPPED = 130
 """The exit code of a program that Ctrl-C stopped, as shells have it."""
@@ -84,9 +84,11 @@ def main() -> None:
     debug = "--debug" in sys.argv
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     try:
+        if any("\0" in argument for argument in arguments):
+            raise Misconfigured("an argument holds the character NUL, which no path or name can have; remove it.")
         code = program()(arguments, standalone_mode=False) or 0
         if code == STOPPED:  # typer has made this of Ctrl-C
-            console.err.print("stopped; the same command goes on from the last whole round.")
+            console.err.print("stopped; the same command goes on from what is whole on disk.")
         sys.exit(code)
     except (click.exceptions.Exit, click.exceptions.Abort) as stop:
         sys.exit(getattr(stop, "exit_code", STOPPED))

@@ -5,7 +5,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from fluoroscope import strict_json
-from fluoroscope.atomic_write import write_tensors, write_text
+from fluoroscope.atomic_write import make_folder, write_tensors, write_text
 from fluoroscope.report.figures import Tile, gallery, write
 from fluoroscope.scenarios.recorded_update import Attacked
 
@@ -15,7 +15,7 @@ SHOWN = 16
 
 def write_attacked(attacked: Attacked, out: Path) -> dict[str, Path]:
     """findings.json, reconstruction.safetensors and the picture as PNG and SVG."""
-    out.mkdir(parents=True, exist_ok=True)
+    make_folder(out, private=not out.exists())  # what is in it may be of patients
     findings, tensors = out / "findings.json", out / "reconstruction.safetensors"
     write_text(findings, strict_json.dumps(attacked.plain()))
     guess = attacked.guess

@@ -34,7 +34,9 @@ def add_to(app: typer.Typer) -> None:
         images: Annotated[int | None, typer.Option(help="How many to make, or to keep at most.")] = None,
         partition: Annotated[str | None, typer.Option(help="Show the table of this split, such as p1 or iid.")] = None,
         settings: Annotated[list[str] | None, typer.Option("--set", help="Of the split: validation=40")] = None,
-        sheet: Annotated[Path, typer.Option("--out", help="Where to write the contact sheet.")] = Path("sheet.png"),
+        out: Annotated[
+            Path | None, typer.Option("--out", help="Where to write the contact sheet. default: sheet.png")
+        ] = None,
         skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave bad files out and list them.")] = False,
         folders: Annotated[
             str | None, typer.Option(help="What the subfolders are: classes or sites. Asked about where in doubt.")
@@ -49,6 +51,7 @@ def add_to(app: typer.Typer) -> None:
         from fluoroscope.data.partition import split_table
         from fluoroscope.federation.task import divide
 
+        sheet = _sheet(out, source)
         if source.endswith(".toml"):
             told = (size, channels, images, partition, settings, skip_bad, folders, burn_in, seed)
             found, divided, partition = _of_plan(Path(source), any(told))
@@ -87,6 +90,17 @@ def add_to(app: typer.Typer) -> None:
         if split is not None:
             console.print_table(f"split {partition}", split)
         console.say(f"contact sheet: {sheet}")
+
+
+def _sheet(asked: Path | None, source: str) -> Path:
+    """Where the sheet goes: never among the images, where it would be taken for one of them the next time."""
+    root = Path(source.rpartition(":")[2]).expanduser().resolve()
+    sheet = asked or Path("sheet.png")
+    if not root.is_dir() or not sheet.resolve().is_relative_to(root):
+        return sheet
+    if asked is not None:
+        raise Misconfigured(f"{asked} would lie among the images of {source}; choose another --out.")
+    return root.with_name(f"{root.name}-sheet.png")
 
 
 def _of_plan(path: Path, told: bool) -> "tuple[ImageSet, Partition, str]":

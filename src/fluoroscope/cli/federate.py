@@ -1,6 +1,7 @@
 """`fluoroscope federate`: train and record a planned federation."""
 
 import io
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -52,7 +53,7 @@ def _origin(task: "Task", store: "RecordStore") -> "Origin":
         model=task.plan.model.name,
         clients=len(task.clients),
         seed=task.plan.seed,
-        plan=task.plan.model_dump_json(),
+        plan=json.dumps(task.plan.shown()),
         records=store.folder.name,
         versions=store.header.versions,
         sheet=sheet.getvalue() or None,

@@ -34,6 +34,7 @@ def add_to(app: typer.Typer) -> None:
         force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
     ) -> None:
         """Write an audit's plan, with comments: change it, then give it to `fluoroscope audit`."""
+        from fluoroscope.atomic_write import write_text
         from fluoroscope.audit.plan import read_audit_plan
         from fluoroscope.audit.presets import PRESETS, customised
         from fluoroscope.audit.schedule import cells_of
@@ -53,7 +54,7 @@ def add_to(app: typer.Typer) -> None:
         text = customised(preset or "quick", data, clients, model, budget, seed)
         try:
             plan.parent.mkdir(parents=True, exist_ok=True)
-            plan.write_text(text, encoding="utf-8")
+            write_text(plan, text)
         except OSError as problem:
             raise BadInput(f"{plan} cannot be written: {problem.strerror}.") from problem
         try:  # what cannot be done with these images is named here, not later

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from fluoroscope import strict_json
-from fluoroscope.atomic_write import write_tensors, write_text
+from fluoroscope.atomic_write import make_folder, write_tensors, write_text
 from fluoroscope.federation.task import Task
 from fluoroscope.report.figures import Tile, gallery, write
 from fluoroscope.scenarios.malicious_server import Outcome, participants
@@ -14,7 +14,7 @@ SHOWN = 6
 
 def write_outcome(outcome: Outcome, task: Task, title: str, out: Path) -> dict[str, Path]:
     """findings.json; where something leaked, the images and a picture of them beside the originals."""
-    out.mkdir(parents=True, exist_ok=True)
+    make_folder(out, private=not out.exists())  # what is in it may be of patients
     files = {"findings": out / "findings.json"}
     write_text(files["findings"], strict_json.dumps(outcome.plain()))
     if not outcome.recoveries:

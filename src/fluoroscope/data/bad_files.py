@@ -14,9 +14,10 @@ class BadFiles:
         self._skipped: list[Skipped] = []
 
     def add(self, file: Path | str, reason: str, remedy: str = "Remove it") -> None:
+        shown = str(file).encode(errors="backslashreplace").decode()  # a name may be bytes that are no text
         if not self._skip:
-            raise BadInput(f"{file}: {reason}. {remedy}, or pass --skip-bad to leave it out.")
-        self._skipped.append(Skipped(str(file), reason))
+            raise BadInput(f"{shown}: {reason}. {remedy}, or pass --skip-bad to leave it out.")
+        self._skipped.append(Skipped(shown, reason))
 
     @property
     def skipped(self) -> tuple[Skipped, ...]:

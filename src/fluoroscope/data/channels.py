@@ -1,6 +1,5 @@
 """Grey or colour."""
 
-import torch
 from torch import Tensor
 
 _LUMA = (0.299, 0.587, 0.114)  # ITU-R 601, as in JPEG and Pillow
@@ -15,12 +14,3 @@ def to_channels(image: Tensor, channels: int) -> Tensor:
     red, green, blue = image.unbind(-3)
     luma = _LUMA[0] * red + _LUMA[1] * green + _LUMA[2] * blue
     return luma.clamp(0.0, 1.0).unsqueeze(-3)
-
-
-def grey_if_equal(image: Tensor) -> Tensor:
-    """One channel where an RGB image has three equal ones, as radiographs saved as JPEG often do."""
-    if image.shape[-3] == 3 and torch.equal(image[..., 0, :, :], image[..., 1, :, :]):
-        first, _, third = image.unbind(-3)
-        if torch.equal(first, third):
-            return first.unsqueeze(-3)
-    return image

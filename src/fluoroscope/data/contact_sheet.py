@@ -1,5 +1,6 @@
 """Many images on one page, so that a person can see what a data set holds."""
 
+import io
 from pathlib import Path
 from typing import BinaryIO
 
@@ -7,6 +8,7 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure, FigureBase
 
+from fluoroscope.atomic_write import write_bytes
 from fluoroscope.errors import BadInput, Misconfigured
 from fluoroscope.types import ImageSet
 
@@ -33,7 +35,12 @@ def contact_sheet(
     figure = Figure(figsize=sheet_size(image_set, columns, rows))
     FigureCanvasAgg(figure)  # the figure draws itself: no window, and no pyplot to share with anyone
     arrange(figure, image_set, columns, rows, title)
-    figure.savefig(to, dpi=110)
+    if not isinstance(to, Path):
+        figure.savefig(to, dpi=110)
+        return
+    written = io.BytesIO()
+    figure.savefig(written, dpi=110, format=to.suffix.lower().removeprefix(".") or "png")
+    write_bytes(to, written.getvalue(), private=not image_set.synthetic)
 
 
 def arrange(figure: FigureBase, image_set: ImageSet, columns: int, rows: int = 1, title: str | None = None) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fluoroscope.data.bad_files import BadFiles
-from fluoroscope.data.recognition import is_hidden, visible_files
+from fluoroscope.data.recognition import is_hidden, leaves, visible_files
 from fluoroscope.data.site_layout import ask_about_sites
 from fluoroscope.data.sources import Folders
 from fluoroscope.data.table import find_table, read_table
@@ -52,6 +52,10 @@ def list_files(root: Path, kind: FileKind, bad: BadFiles, folders: Folders | Non
     if not root.is_dir():
         raise BadInput(f"{root} is a file; give the folder that holds a subfolder for each class.")
     files = {file.relative_to(root).as_posix(): file for file in _candidates(root, kind)}
+    for name in [name for name in files if any("\ud800" <= letter <= "\udfff" for letter in name)]:
+        bad.add(files.pop(name), "has a name that is not UTF-8", "Rename it")
+    for name in [name for name, file in files.items() if leaves(root, file)]:
+        bad.add(files.pop(name), "is a link out of the folder", f"Copy the file to {root}")
     table = find_table(root)
     depth = _class_depth(root, labelled=table is not None)
     if table is None and folders is None:
@@ -134,6 +138,8 @@ def _from_table(
     entries = []
     for row in rows:
         path = files.get(row.file) or root / row.file
+        if leaves(root, path):
+            continue  # it is in the list of those left out
         folder = _class_folder(row.file, depth) if by_class else None
         if not path.is_file():
             bad.add(path, f"is missing, but line {row.line} of {table.name} names it", "Restore it or delete the line")

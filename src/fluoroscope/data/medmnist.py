@@ -4,7 +4,6 @@ The published split is joined in the order train, val, test: fluoroscope splits 
 """
 
 import zipfile
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -18,11 +17,14 @@ from fluoroscope.data.location import existing
 from fluoroscope.data.resize import to_square
 from fluoroscope.data.sampling import stratified_sample
 from fluoroscope.data.sources import SOURCES, Request
-from fluoroscope.errors import BadInput, Unsupported
+from fluoroscope.errors import BadInput, FluoroscopeError, Unsupported
 from fluoroscope.types import ImageSet, PrivateBatch
 
 Array = npt.NDArray[np.generic]
 
+MOST_CLASSES = 10_000
+_UNPACKED, _PER_BYTE = 2**30, 100
+"""Bytes that any file may unpack to, and those of each of its bytes beside them."""
 _SPLITS = ("train", "val", "test")
 _ORGANS = "bladder|femur-left|femur-right|heart|kidney-left|kidney-right|liver|lung-left|lung-right|pancreas|spleen"
 _CLASSES = {
@@ -50,13 +52,29 @@ def load_medmnist(location: Path | None, request: Request) -> ImageSet:
     if not path.is_file():
         raise BadInput(f"{path} is a folder; give a MedMNIST .npz file in it.")
     try:
+        _check_size(path)
         with path.open("rb") as stream:
             archive = np.load(stream, allow_pickle=False)  # a pickle could run code
             if not isinstance(archive, np.lib.npyio.NpzFile):
                 raise BadInput(f"{path} is a single array, not a MedMNIST .npz file; give the .npz file.")
             return _from_archive(path, archive, request)
-    except (OSError, EOFError, ValueError, KeyError, MemoryError, zipfile.BadZipFile, zlib.error) as error:
+    except FluoroscopeError:
+        raise
+    except Exception as error:  # what is damaged stops zip, zlib and numpy's reader of headers anywhere
         raise BadInput(f"{path} is no readable MedMNIST .npz file ({error}); download it again.") from error
+
+
+def _check_size(path: Path) -> None:
+    """A small file may claim to hold any number of zeros."""
+    packed = path.stat().st_size
+    most = _UNPACKED + _PER_BYTE * packed
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            size = sum(part.file_size for part in archive.infolist())
+        if size > most:
+            raise BadInput(
+                f"{path} has {packed:,} bytes and unpacks to {size:,}; at most {most:,} are read of a file of its size."
+            )
 
 
 def _from_archive(path: Path, archive: Mapping[str, Array], request: Request) -> ImageSet:
@@ -96,6 +114,8 @@ def _labels(path: Path, archive: Mapping[str, Array], split: str) -> npt.NDArray
     if labels.dtype.kind not in "ui" or labels.ndim not in (1, 2):
         raise BadInput(f"{path}: {key} must be whole numbers, one an image, not {labels.dtype} {labels.shape}.")
     flat = labels.reshape(-1).astype(np.int64)
+    if flat.size and flat.max() >= MOST_CLASSES:
+        raise BadInput(f"{path}: {key} holds the label {flat.max()}; labels go from 0 to at most {MOST_CLASSES - 1}.")
     if flat.size and flat.min() < 0:
         raise BadInput(f"{path}: {key} holds the negative label {flat.min()}; labels count from 0.")
     return flat

@@ -1,15 +1,12 @@
 """Reads the listed files side by side and makes one ImageSet of them."""
 
 import os
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from PIL.Image import DecompressionBombWarning
 from torch import Tensor
 
 from fluoroscope.data.bad_files import BadFiles
@@ -19,6 +16,7 @@ from fluoroscope.data.listing import Entry
 from fluoroscope.data.resize import to_square
 from fluoroscope.data.sampling import stratified_sample
 from fluoroscope.data.sources import Request
+from fluoroscope.decoders import decode_apart
 from fluoroscope.errors import BadInput
 from fluoroscope.types import ImageSet, PrivateBatch
 
@@ -34,6 +32,12 @@ class Decoded:
 
 Reader = Callable[[Path], Decoded]
 """Raises BadInput with the reason, or whatever the library raises, when the file cannot be used."""
+
+
+def read_apart(kind: str, path: Path, **options: int) -> Decoded:
+    """What a file of this kind holds, decoded in a process that may die of it (decoders/apart.py)."""
+    found = decode_apart(kind, path, **options)
+    return Decoded(tuple(map(torch.from_numpy, found.images)), found.patient, found.site)
 
 
 def read_set(
@@ -83,28 +87,15 @@ def _read_all(
         except Exception as error:  # decoders raise nearly anything on damaged files
             return f"cannot be read ({_first_line(error)})"
 
-    with _quiet_decoders():
-        pool = ThreadPoolExecutor(max_workers=min(8, os.cpu_count() or 1))
-        try:
-            for entry, outcome in zip(entries, pool.map(attempt, entries), strict=True):
-                if isinstance(outcome, str):
-                    bad.add(entry.path, outcome)
-                else:
-                    yield entry, outcome
-        finally:
-            pool.shutdown(cancel_futures=True)
-
-
-@contextmanager
-def _quiet_decoders() -> Iterator[None]:
-    """Decoders warn about headers that do no harm; an image too large to be one is an error.
-
-    Set around the pool, because warning filters belong to the process, not to a thread.
-    """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        warnings.simplefilter("error", DecompressionBombWarning)
-        yield
+    pool = ThreadPoolExecutor(max_workers=min(8, os.cpu_count() or 1))
+    try:
+        for entry, outcome in zip(entries, pool.map(attempt, entries), strict=True):
+            if isinstance(outcome, str):
+                bad.add(entry.path, outcome)
+            else:
+                yield entry, outcome
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def _first_line(error: Exception) -> str:

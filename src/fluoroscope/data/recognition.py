@@ -23,7 +23,25 @@ def visible_files(root: Path) -> Iterator[Path]:
     """Every file below `root` that is not hidden, in the same order on every machine."""
     for folder, folders, files in os.walk(root, onerror=_cannot_list):
         folders[:] = sorted(f for f in folders if not is_hidden(f))
+        for name in folders:
+            if Path(folder, name).is_symlink():
+                raise BadInput(f"{Path(folder, name)} is a link to a folder, which is not followed; copy it there.")
         yield from (Path(folder, f) for f in sorted(files) if not is_hidden(f))
+
+
+def leaves(root: Path, file: Path) -> bool:
+    """Whether a file is a link, or below one, to somewhere outside of the folder."""
+    return not file.resolve().is_relative_to(root.resolve())
+
+
+def image_files(root: Path) -> list[Path]:
+    """Those that a loader of any kind would look at: below a class folder all, beside the folders images and tables."""
+    beside = (".csv", *(suffix for suffixes in _KINDS.values() for suffix in suffixes))
+    return [
+        file
+        for file in visible_files(root)
+        if file.is_file() and (file.parent != root or file.name.lower().endswith(beside) or _has_dicom_mark(file))
+    ]
 
 
 def _cannot_list(error: OSError) -> None:
@@ -65,6 +83,8 @@ def _kind(file: Path) -> str | None:
 
 
 def _has_dicom_mark(file: Path) -> bool:
+    if not file.is_file():  # a pipe would never end
+        return False
     try:
         with file.open("rb") as stream:
             return stream.read(132)[128:] == b"DICM"

@@ -15,6 +15,7 @@ from fluoroscope.errors import BadInput, Misconfigured
 from fluoroscope.registry import Registry
 from fluoroscope.types import ImageSet
 
+_MOST = {"size": 4096, "images": 10_000_000}
 Folders = Literal["classes", "sites"]
 """What the subfolders of a folder of images are."""
 
@@ -40,8 +41,8 @@ class Request:
     def __post_init__(self) -> None:
         for key in ("size", "images"):
             value = getattr(self, key)
-            if value is not None and value < 1:
-                raise Misconfigured(f"{key} must be at least 1, not {value}.")
+            if value is not None and not 1 <= value <= _MOST[key]:
+                raise Misconfigured(f"{key} must be at least 1 and at most {_MOST[key]:,}, not {value}.")
         if self.channels not in (None, 1, 3):
             raise Misconfigured(f"channels must be 1 (grey) or 3 (RGB), not {self.channels}.")
         if self.folders not in (None, *get_args(Folders)):

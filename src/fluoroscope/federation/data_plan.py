@@ -1,6 +1,6 @@
 """The part of a plan that says where the images come from: one source, or one per site."""
 
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, Literal, Self
 
 from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
@@ -89,6 +89,14 @@ class DataPlan(Section):
         """A plan that says nothing of sites is written as before they could be said: its runs and cells go on."""
         content: dict[str, Any] = handler(self)
         return {key: value for key, value in content.items() if key not in ("folders", "site") or value}
+
+
+def shown_source(source: str) -> str:
+    """The source without the folders above it, which name a user and a server: for what is sent around."""
+    kind, colon, location = source.rpartition(":")
+    if not location or location in SOURCES or location.startswith("phantom/") or source == _BY_SITE:
+        return source
+    return f"{kind}{colon}{PurePath(location).name}"
 
 
 def rooted_source(source: str, folder: Path) -> str:

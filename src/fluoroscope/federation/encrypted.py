@@ -9,7 +9,7 @@ from flwr.serverapp.strategy import Strategy
 from torch import Tensor
 
 from fluoroscope.defences import SealingDefence
-from fluoroscope.errors import Misconfigured
+from fluoroscope.errors import BadInput, Misconfigured
 from fluoroscope.federation.privacy import forms_mean
 from fluoroscope.federation.task import Task
 from fluoroscope.federation.wrapper import Wrapper
@@ -42,7 +42,13 @@ class EncryptedSum(Wrapper):
         replies = list(replies)
         sealed = [reply.content.config_records[SEALED] for reply in replies]
         sums = [_parts(record) for record in sealed] + ([self.total] if self.total else [])
-        self.total = self.defence.add(bytes(sealed[0]["context"]), sums)  # type: ignore[arg-type]  # the client put bytes there
+        try:
+            self.total = self.defence.add(bytes(sealed[0]["context"]), sums)  # type: ignore[arg-type]  # the client put bytes there
+        except (ValueError, RuntimeError) as problem:  # each opens by itself, and they are of different sizes or keys
+            raise BadInput(
+                f"round {server_round}: the clients' ciphertexts do not add up ({problem}): keys or layers differ. "
+                "The rounds before it are kept; run the same command again."
+            ) from problem
         for reply in replies:
             del reply.content[SEALED]
         return self.inner.aggregate_train(server_round, replies)
@@ -90,6 +96,10 @@ def check_encryption(task: Task, encryption: SealingDefence | None) -> None:
         raise Misconfigured(
             f"encryption needs a mean over all clients, and strategy {name} with fraction {fraction:g} is none: use "
             "fedavg, fedprox or fedopt with fraction 1."
+        )
+    if task.plan.strategy.min_clients is not None:
+        raise Misconfigured(
+            "a sealed sum is a mean over all clients: leave strategy.min_clients or the encryption out."
         )
     if task.defence.cohort is not None:
         raise Misconfigured("a defence at the server cannot clip what it cannot read: leave it or the encryption out.")

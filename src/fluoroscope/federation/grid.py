@@ -38,6 +38,11 @@ class InProcessGrid(Grid):
         self._run = Run.create_empty(RUN_ID)
         TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = RUN_ID, SERVER_NODE, 1
 
+    @property
+    def partitions(self) -> dict[int, int]:
+        """The client that each node is."""
+        return {node: int(context.node_config["partition-id"]) for node, context in self._contexts.items()}
+
     def set_run(self, run: Run) -> None:
         self._run = run
 
@@ -70,3 +75,8 @@ class InProcessGrid(Grid):
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
         return self.pull_messages(self.push_messages(messages))
+
+
+def partitions_of(grid: Grid) -> dict[int, int] | None:
+    """The client that each node is, where the grid set the nodes up itself; None where only they know."""
+    return grid.partitions if isinstance(grid, InProcessGrid) else None

@@ -47,12 +47,22 @@ class RoundManifest:
     """SHA-256 by file name."""
     cohort: CohortEntry | None = None
     """Where a defence stood at the server."""
+    refused: dict[str, str] = field(default_factory=dict)
+    """Whose reply was not what was agreed, and why: client or node by its name."""
+
+    @property
+    def took_part(self) -> tuple[str, ...]:
+        """Whose update left them in this round, used or refused."""
+        late = (name for name, why in self.refused.items() if why.startswith("training: "))
+        return (*self.clients, *(name for name in late if name not in self.clients))
 
     def plain(self) -> dict[str, Any]:
         """As data, for the manifest's file."""
         found = asdict(self)
         for name, entry in self.clients.items():
             found["clients"][name]["training"] = plain_training(entry.training)
+        if not self.refused:  # a round of which nothing is to be told is written as it always was
+            del found["refused"]
         return found
 
     @property

@@ -36,6 +36,8 @@ from fluoroscope.types import ClientSplit, ImageSet, Partition, PrivateBatch
 HOLDINGS = "query.holdings"
 """The type of the message that asks a node what it holds."""
 RECORD = "holdings"
+MOST_IMAGES = 10_000_000
+"""That one node may say it has."""
 WAIT = 600.0
 """Seconds that the server waits for all sites to be there."""
 
@@ -66,8 +68,18 @@ class OwnImages:
 class Holding:
     """How many images a node has."""
 
+    node: int
     train: int
     validation: int
+
+    def __post_init__(self) -> None:
+        for key in ("train", "validation"):
+            count = getattr(self, key)
+            if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= MOST_IMAGES:
+                raise BadInput(
+                    f"node {self.node} says that it has {str(count)[:40]!r} images to {key[:5]}; 0 to {MOST_IMAGES:,} "
+                    "are possible."
+                )
 
 
 def is_own(plan: Plan) -> bool:
@@ -138,8 +150,9 @@ def check_agreement(message: Message, plan: Plan) -> None:
         raise Misconfigured("this node's plan is not the server's: model, classes, shape or training differ.")
 
 
-def server_task(plan: Plan, grid: Grid) -> Task:
-    """What the server knows: the counts that its nodes say, and images of its own where it has some."""
+def server_task(plan: Plan, grid: Grid) -> tuple[Task, dict[int, int]]:
+    """What the server knows: the counts that its nodes say, and images of its own where it has some. And which client
+    each node is, by the site that it said."""
     said = _said(plan)
     held = _holdings(plan, grid)
     clients = tuple(
@@ -149,7 +162,7 @@ def server_task(plan: Plan, grid: Grid) -> Task:
     task = Task(plan, images, Partition(clients, test, auxiliary))
     if task.defence.encryption is not None:
         raise Misconfigured("partition 'own' does not go with homomorphic-encryption: a node does not know its weight.")
-    return task
+    return task, {held[site].node: client for client, site in enumerate(said.sites)}
 
 
 def _holdings(plan: Plan, grid: Grid) -> dict[str, Holding]:
@@ -164,11 +177,13 @@ def _holdings(plan: Plan, grid: Grid) -> dict[str, Holding]:
     for reply in grid.send_and_receive(asked, timeout=WAIT):
         if reply.has_error():
             raise BadInput(f"node {reply.metadata.src_node_id} cannot take part as it is set up: {reply.error.reason}")
-        held = reply.content.config_records[RECORD]
-        site = str(held["site"])
+        node, held = reply.metadata.src_node_id, reply.content.config_records.get(RECORD, ConfigRecord())
+        site = str(held.get("site"))[:60]
+        if site not in said.sites:
+            raise BadInput(f"node {node} says that it is the site {site!r}; the plan has {', '.join(said.sites)}.")
         if site in found:
             raise BadInput(f"two nodes say that they are the site {site!r}: give each its own --node-config.")
-        found[site] = Holding(int(held["train"]), int(held["validation"]))  # type: ignore[arg-type]  # ints were sent
+        found[site] = Holding(node, held.get("train"), held.get("validation"))  # type: ignore[arg-type]  # checked there
     if missing := [site for site in said.sites if site not in found]:
         raise BadInput(f"no node is the site {missing[0]!r}; there are {', '.join(found) or 'none'}.")
     return found

@@ -2,12 +2,12 @@
 
 import hashlib
 import json
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import Field, PositiveInt, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from fluoroscope.federation.data_plan import DataPlan
+from fluoroscope.federation.data_plan import DataPlan, shown_source
 from fluoroscope.federation.sections import OpenSection, Section, parse_as, read_toml
 
 Setting = bool | int | float | str | None
@@ -63,10 +63,10 @@ class TrainingPlan(Section):
     eps: float = Field(default=1e-8, gt=0)
     weight_decay: float = Field(default=0.0, ge=0)
     """adamw: 0.01, as torch has it."""
-    batch_size: int = Field(default=8, ge=1)
+    batch_size: int = Field(default=8, ge=1, le=1_000_000)
     """For clients whose partition does not set their own."""
-    epochs: int = Field(default=1, ge=1)
-    steps: int | None = Field(default=None, ge=1)
+    epochs: int = Field(default=1, ge=1, le=10_000)
+    steps: int | None = Field(default=None, ge=1, le=10_000_000)
     """Optimiser steps in a round, in the place of epochs."""
     loss: str = "cross-entropy"
     """cross-entropy, multi-label, or `package.module:function`."""
@@ -115,8 +115,20 @@ class StrategyPlan(OpenSection):
     name: str = "fedavg"
     fraction: float = Field(default=1.0, gt=0, le=1)
     """Share of the clients that train in a round."""
-    pretrain_epochs: int = Field(default=0, ge=0)
+    pretrain_epochs: int = Field(default=0, ge=0, le=10_000)
     """Epochs on the server's auxiliary images before round 1 (P3's initial parameters)."""
+    min_clients: int | None = Field(default=None, ge=1)
+    """Replies that a round needs: with fewer that are as agreed it is not used, and can be repeated. None: all."""
+
+    round_minutes: float | None = Field(default=None, gt=0)
+    """How long the server waits for a round's replies; who has not answered by then is refused. None: a day."""
+
+    @model_serializer(mode="wrap")
+    def _as_before(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """A plan that does not say these is written as before they could be said: its runs and cells go on."""
+        later = ("min_clients", "round_minutes")
+        content: dict[str, Any] = handler(self)
+        return {key: value for key, value in content.items() if key not in later or value is not None}
 
 
 class DefencePlan(OpenSection):
@@ -149,7 +161,7 @@ class Plan(Section):
     """A whole federation."""
 
     seed: int = Field(default=0, ge=0)
-    rounds: int = Field(default=5, ge=1)
+    rounds: int = Field(default=5, ge=1, le=100_000)
     evaluate_every: int = Field(default=1, ge=1)
     """Rounds between two evaluations on the clients' validation images."""
     data: DataPlan = DataPlan()
@@ -197,10 +209,23 @@ class Plan(Section):
             raise ValueError(f"records.rounds has none of the {self.rounds} rounds; use 'none' to record nothing")
         return self
 
+    def shown(self) -> dict[str, Any]:
+        """As data to be sent around: sources, weights and keys by their names, without the folders above them."""
+        content = self.model_dump(mode="json")
+        for table in (content["data"], *content["data"].get("site", ())):
+            table["source"] = shown_source(table["source"])
+        for part in content["defence"]:
+            part.update(shown_defence(part))
+        if isinstance(content["model"].get("weights"), str):
+            content["model"]["weights"] = PurePath(content["model"]["weights"]).name
+        return content
+
     @property
     def fingerprint(self) -> str:
-        """Of all that decides a round's result. More rounds continue a run, so their number is left out."""
-        decisive = self.model_dump(mode="json", exclude={"rounds"})
+        """Of all that decides a round's result. More rounds continue a run, so their number is left out; so is what to
+        do without some of the clients, which the manifests tell."""
+        patience = {"min_clients", "round_minutes"}
+        decisive = self.model_dump(mode="json", exclude={"rounds": True, "strategy": patience})
         for section, keys in _LATER.items():  # a plan that does not say them is what it was before they could be said
             usual = type(getattr(self, section)).model_fields
             for key in keys:
@@ -251,6 +276,11 @@ def rooted_defence(part: DefencePlan, folder: Path) -> DefencePlan:
     if not isinstance(part.settings.get("key"), str):
         return part
     return part.model_copy(update={"key": str((folder / part.settings["key"]).resolve())})
+
+
+def shown_defence(part: dict[str, Any]) -> dict[str, Any]:
+    """A defence as data to be sent around, with its key by the file's name."""
+    return {**part, "key": PurePath(part["key"]).name} if isinstance(part.get("key"), str) else part
 
 
 def rooted_model(model: ModelPlan, folder: Path) -> ModelPlan:

@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
@@ -16,6 +16,7 @@ from fluoroscope.federation.manifest import ClientEntry, CohortEntry, RoundManif
 from fluoroscope.federation.messages import to_state
 from fluoroscope.federation.privacy import claimed
 from fluoroscope.federation.progress import Progress
+from fluoroscope.federation.replies import Answers, ReplyCheck
 from fluoroscope.federation.store import RecordStore
 from fluoroscope.federation.strategies import server_state
 from fluoroscope.federation.task import Task
@@ -26,17 +27,29 @@ from fluoroscope.rng import derive, seeded_globals
 class Recorder(Wrapper):
     """Around any strategy. Flower counts rounds from 1 in every start; `done` rounds lie behind this one."""
 
-    def __init__(self, inner: Strategy, task: Task, store: RecordStore, done: int, progress: Progress) -> None:
+    def __init__(
+        self,
+        inner: Strategy,
+        task: Task,
+        store: RecordStore,
+        done: int,
+        progress: Progress,
+        owners: Mapping[int, int] | None = None,
+    ) -> None:
+        """`owners` are the clients of those nodes that are known before they answer."""
         super().__init__(inner)
         self.task = task
         self.store = store
         self.done = done
         self.progress = progress
-        self._config, self._asked = ConfigRecord(), 0
+        self._check = ReplyCheck(task, owners)
+        self._config, self._sent_out = ConfigRecord(), ArrayRecord()
+        self._asked: list[int] = []
         self._began = 0.0
         self._clients: dict[str, ClientEntry] = {}
         self._cohort: CohortEntry | None = None
-        self._took_part = Counter(name for r in range(1, done + 1) for name in store.manifest(r).clients)
+        self._refused: dict[str, str] = {}
+        self._took_part = Counter(name for r in range(1, done + 1) for name in store.manifest(r).took_part)
         self._files: dict[str, Future[str]] = {}
         # Beside the aggregation, which leaves a core free: recording then costs next to nothing.
         self._writer = ThreadPoolExecutor(max_workers=1)
@@ -45,25 +58,25 @@ class Recorder(Wrapper):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         this = server_round + self.done
-        self._began, self._clients, self._files = time.monotonic(), {}, {}
+        self._began, self._clients, self._files, self._refused = time.monotonic(), {}, {}, {}
         # Flower samples clients with the global generator.
         with seeded_globals(derive(self.task.plan.seed, "sampling", this)):
             messages = list(self.inner.configure_train(this, arrays, config, grid))
-        self._config, self._asked = config, len(messages)
+        self._config, self._sent_out, self._asked = config, arrays, _nodes(messages)
         return messages
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         this = server_round + self.done
-        # In the order of the clients, whoever answered first: float sums depend on it.
-        answers = sorted(self._checked(replies, this), key=_sender)
-        for reply in answers:  # before delegating: FedMedian takes the arrays out of the replies
-            self._record(this, reply)
+        answers = self._check.trained(self._asked, replies, self._sent_out)
+        self._go_on_without(this, answers, "training")
+        for client, reply in answers.good.items():  # before delegating: FedMedian takes the arrays out of the replies
+            self._record(this, client, reply)
         with seeded_globals(derive(self.task.plan.seed, "aggregation", this)):
-            arrays, metrics = self.inner.aggregate_train(this, answers)
+            arrays, metrics = self.inner.aggregate_train(this, list(answers.good.values()))
         if arrays is None:
-            raise BadInput(f"round {this}: the strategy made nothing of {len(answers)} replies.")
+            raise BadInput(f"round {this}: the strategy made nothing of {len(answers.good)} replies.")
         self._write(this, "global.safetensors", to_state(arrays))
         self._cohort = _cohort(metrics)
         return arrays, metrics
@@ -74,19 +87,19 @@ class Recorder(Wrapper):
         this, plan = server_round + self.done, self.task.plan
         due = this % plan.evaluate_every == 0
         if not due or not any(client.validation for client in self.task.clients):
-            self._asked = 0
+            self._asked = []
             return []
         messages = list(self.inner.configure_evaluate(this, arrays, config, grid))
-        self._asked = len(messages)
+        self._asked = _nodes(messages)
         return messages
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
         this = server_round + self.done
-        answers = sorted(self._checked(replies, this), key=_sender)
-        clients = self.task.clients
-        held = [reply for reply in answers if clients[_sender(reply)].validation]
-        self._finish(this, {clients[_sender(reply)].name: _utility(reply) for reply in held})
-        return self.inner.aggregate_evaluate(this, answers)
+        answers, clients = self._check.validated(self._asked, replies), self.task.clients
+        self._go_on_without(this, answers, "validation")
+        held = {clients[client].name: reply for client, reply in answers.good.items() if clients[client].validation}
+        self._finish(this, {name: _utility(reply) for name, reply in held.items()})
+        return self.inner.aggregate_evaluate(this, list(answers.good.values()))
 
     def write_initial(self, state: dict[str, Tensor]) -> None:
         """Round 0: where the federation starts."""
@@ -94,9 +107,8 @@ class Recorder(Wrapper):
         self._write(0, "global.safetensors", state)
         self._finish(0, {})
 
-    def _record(self, this: int, reply: Message) -> None:
-        client, plan = _sender(reply), self.task.plan.records
-        name = self.task.clients[client].name
+    def _record(self, this: int, client: int, reply: Message) -> None:
+        plan, name = self.task.plan.records, self.task.clients[client].name
         kept = plan.keeps_round(this) and plan.keeps_client(name)
         if kept:
             self._write(this, f"{name}.safetensors", to_state(reply.content.array_records["arrays"]))
@@ -106,20 +118,22 @@ class Recorder(Wrapper):
         claim = claimed(self.task, training, self._took_part[name])
         self._clients[name] = ClientEntry(training, claim, float(loss), kept)  # type: ignore[arg-type]
 
-    def _checked(self, replies: Iterable[Message], this: int) -> list[Message]:
-        """The replies, one from every client asked: a study with a client missing would not say what it seems to."""
-        again = "The rounds before it are kept; run the same command again to go on."
-        answers = list(replies)
-        for reply in answers:
-            if reply.has_error():
-                raise BadInput(f"round {this}: node {reply.metadata.src_node_id} failed: {reply.error.reason} {again}")
-        senders = [_sender(reply) for reply in answers]
-        if doubled := sorted({client for client in senders if senders.count(client) > 1}):
-            names = ", ".join(self.task.clients[client].name for client in doubled)
-            raise BadInput(f"round {this}: two nodes answered as {names}; give each its own partition-id. {again}")
-        if len(answers) < self._asked:
-            raise BadInput(f"round {this}: {len(answers)} of {self._asked} clients answered in time. {again}")
-        return answers
+    def _go_on_without(self, this: int, answers: Answers, what: str) -> None:
+        """Note who was refused, and stop where too few are left: by default where anybody is, since a study with a
+        client missing would not say what it seems to."""
+        asked, least = len(self._asked), self.task.plan.strategy.min_clients
+        if answers.refused and len(answers.good) < min(asked, asked if least is None else least):
+            who, why = next(iter(answers.refused.items()))
+            few = f"{len(answers.good)} of {asked} clients answered as agreed in {what}"
+            keep = "" if least is None else f", and strategy.min_clients = {least}"
+            raise BadInput(
+                f"round {this}: {who} {why}. {few}{keep}. The rounds before it are kept; run the same command again to "
+                "repeat this one, or set strategy.min_clients to go on without."
+            )
+        for name, why in answers.refused.items():
+            self._refused[name] = f"{what}: {why}"
+            if what == "training":  # its update has left it, whatever became of it here
+                self._took_part[name] += 1
 
     def _write(self, this: int, name: str, state: dict[str, Tensor]) -> None:
         self._files[name] = self._writer.submit(self.store.write_file, this, name, state)
@@ -128,15 +142,15 @@ class Recorder(Wrapper):
         if remembered := server_state(self.inner):
             self._write(this, "server.safetensors", remembered)
         checksums = {name: written.result() for name, written in self._files.items()}
-        manifest = RoundManifest(this, self._clients, validation, checksums, self._cohort)
+        manifest = RoundManifest(this, self._clients, validation, checksums, self._cohort, self._refused)
         self.store.commit(manifest, {"seconds": time.monotonic() - self._began})
         if self._clients:
             losses = [entry.loss for entry in self._clients.values()]
             self.progress.round_done(this, manifest.validation_accuracy, sum(losses) / len(losses))  # type: ignore[arg-type]
 
 
-def _sender(reply: Message) -> int:
-    return int(reply.content.config_records["sender"]["client"])  # type: ignore[arg-type]
+def _nodes(messages: Iterable[Message]) -> list[int]:
+    return [message.metadata.dst_node_id for message in messages]
 
 
 def _cohort(metrics: MetricRecord | None) -> CohortEntry | None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 from filelock import BaseFileLock, FileLock
-from flwr.app import Context, Message
+from flwr.app import Context, Message, MessageType
 from flwr.serverapp import Grid, ServerApp
 
 from fluoroscope import process_tuning
@@ -73,7 +73,9 @@ def _finished(plan: Plan, store: RecordStore) -> bool:
         return False
     try:
         done = json.loads(result.read_text())["rounds"]
-    except (ValueError, KeyError):  # damaged: it is made again
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):  # damaged: it is made again
+        return False
+    if isinstance(done, bool) or not isinstance(done, int) or not 0 <= done <= plan.rounds:
         return False
     if store.rounds() != list(range(done + 1)):
         return False
@@ -85,14 +87,15 @@ def _finished(plan: Plan, store: RecordStore) -> bool:
 def _in_process(plan: Plan, device: str, progress: Progress, run: Serve) -> None:
     task = load_task(plan)
 
-    def on_reply(reply: Message) -> None:
-        client = task.clients[int(reply.content.config_records["sender"]["client"])]  # type: ignore[arg-type]
-        if reply.content.array_records:
+    def on_reply(reply: Message) -> None:  # by its node: what it says is not believed yet
+        client = task.clients[grid.partitions[reply.metadata.src_node_id]]
+        if reply.metadata.message_type == MessageType.TRAIN:
             progress.advance(len(client.train) * plan.training.epochs, f"{client.name} trained")
         else:
             progress.advance(len(client.validation) // 3, f"{client.name} validated")
 
-    run(InProcessGrid(client_app(lambda context: plan, device), len(task.clients), on_reply))
+    grid = InProcessGrid(client_app(lambda context: plan, device), len(task.clients), on_reply)
+    run(grid)
 
 
 @ENGINES.register("ray")

@@ -1,6 +1,8 @@
 """The tables that plans and policies are made of, and how a TOML file of them is read: errors name the key."""
 
+import math
 import tomllib
+from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar, get_args
@@ -29,20 +31,61 @@ class OpenSection(BaseModel):
         return dict(self.__pydantic_extra__ or {})
 
 
+MOST_BYTES = 2**20
+"""Of a file of tables."""
+MOST_NUMBER = 1e12
+"""Of any number in it but a seed: beyond, sums of squares are finite no more."""
+MOST_SEED = 2**63 - 1
+_DEEPEST = 16
+
+
 def read_toml(path: Path, what: str) -> dict[str, Any]:
     """What stands in the file of `what`, as plain data."""
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as problem:
-        raise BadInput(f"cannot read the {what} {path}: {problem}.") from problem
+        if path.exists() and not path.is_file():  # a pipe would never end
+            raise BadInput(f"{path} is no file; give the {what} as a TOML file.")
+        if path.exists() and path.stat().st_size > MOST_BYTES:
+            raise BadInput(f"{path} has {path.stat().st_size:,} bytes; a {what} has at most {MOST_BYTES:,}.")
+        text = path.read_text(encoding="utf-8-sig")  # some editors begin a file with a byte order mark
+    except (OSError, ValueError) as problem:  # a UnicodeDecodeError is a ValueError, and so is a NUL in the path
+        plain = str(path).replace("\0", "NUL")
+        raise BadInput(f"cannot read the {what} {plain}: {problem}.") from problem
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as problem:
-        raise BadInput(f"{path} is not valid TOML: {problem}.") from problem
+    except RecursionError as problem:
+        raise BadInput(f"{path} nests tables or lists too deeply; at most {_DEEPEST} levels are read.") from problem
+    except ValueError as problem:  # and a whole number of thousands of digits
+        raise BadInput(f"{path} is not valid TOML: {str(problem).partition(';')[0]}.") from problem
+
+
+def check_plain(value: Any, origin: str, where: str = "", deep: int = 0) -> None:  # noqa: ANN401  # TOML's own types
+    """Refuse numbers, texts and nesting that no plan needs, before anything is made of them.
+
+    Raises:
+        Misconfigured: with the key and the limit.
+    """
+    if deep > _DEEPEST:
+        raise Misconfigured(f"{origin}: {where[:60]} is nested deeper than {_DEEPEST} levels.")
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            check_plain(item, origin, f"{where}.{key}" if where else str(key), deep + 1)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            check_plain(item, origin, where, deep + 1)
+    elif isinstance(value, str) and "\0" in value:
+        raise Misconfigured(f"{origin}: {where} holds the character NUL, which no path or name can have; remove it.")
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        most = MOST_SEED if where.rpartition(".")[2] == "seed" else MOST_NUMBER
+        if isinstance(value, int) and not -most <= value <= most:
+            seen = f"a number of {len(str(value))} digits"
+            raise Misconfigured(f"{origin}: {where}: at most {most:g} is possible, not {seen}.")
+        if isinstance(value, float) and math.isfinite(value) and abs(value) > most:
+            raise Misconfigured(f"{origin}: {where}: at most {most:g} is possible, not {value:g}.")
 
 
 def parse_as(kind: type[M], content: dict[str, Any], origin: str) -> M:
     """The content as `kind`; the first thing that is wrong is named by its key."""
+    check_plain(content, origin)
     try:
         return kind.model_validate(content)
     except ValidationError as problem:

@@ -18,6 +18,7 @@ from fluoroscope.federation.client import SHARES
 from fluoroscope.federation.cohort import DefendedStrategy
 from fluoroscope.federation.encrypted import EncryptedSum, check_encryption
 from fluoroscope.federation.evaluation import evaluate, with_statistics_of
+from fluoroscope.federation.grid import partitions_of
 from fluoroscope.federation.local_training import local_training
 from fluoroscope.federation.manifest import RunHeader, StoredNetwork
 from fluoroscope.federation.messages import to_arrays
@@ -33,12 +34,13 @@ from fluoroscope.federation.withheld import FillWithheld
 from fluoroscope.rng import generator
 
 TIMEOUT = 24 * 3600.0
-"""Seconds that the server waits for one round's replies."""
+"""Seconds that the server waits for one round's replies, where the plan does not say."""
 
 
 def serve(grid: Grid, plan: Plan, out: Path, device: str, progress: Progress) -> None:
     """Run the rounds that are still missing, then score the best and the last model on the test images."""
-    task, store = server_task(plan, grid) if is_own(plan) else load_task(plan), RecordStore(out)
+    task, owners = server_task(plan, grid) if is_own(plan) else (load_task(plan), partitions_of(grid))
+    store = RecordStore(out)
     # All that can be wrong with the plan is found before anything is written.
     strategy = build_strategy(plan.strategy.name, plan.strategy.settings, len(task.clients), plan.strategy.fraction)
     _check_pretraining(task)
@@ -46,13 +48,14 @@ def serve(grid: Grid, plan: Plan, out: Path, device: str, progress: Progress) ->
     if task.defence.training is not None:
         task.defence.training.check(task.model)
     check_encryption(task, task.defence.encryption)
+    _check_least(task)
     rounds = rounds_within_budget(task)
     done = max(store.rounds(), default=None)
     if done is not None and done > plan.rounds:
         raise Misconfigured(f"{out} holds {done} rounds already, and rounds = {plan.rounds}; ask for {done} or more.")
-    store.begin(_header(task))
-    (out / "result.json").unlink(missing_ok=True)  # it comes last, so where it is, all of the header's plan is done
-    recorder = Recorder(_defended(strategy, task), task, store, done or 0, progress)
+    store.begin(_header(task), plan.model_dump(mode="json"), private=is_own(plan) or not task.images.synthetic)
+    store.remove("result.json")  # it comes last, so where it is, all of the header's plan is done
+    recorder = Recorder(_defended(strategy, task), task, store, done or 0, progress, owners)
     if done is None:
         recorder.write_initial(_initial_state(task, device))
         done = 0
@@ -61,7 +64,7 @@ def serve(grid: Grid, plan: Plan, out: Path, device: str, progress: Progress) ->
     if done < rounds:
         arrays = to_arrays(store.global_state(done))
         told = None if is_own(plan) else ConfigRecord({SHARES: task.shares})
-        recorder.start(grid, arrays, num_rounds=rounds - done, timeout=TIMEOUT, train_config=told)
+        recorder.start(grid, arrays, num_rounds=rounds - done, timeout=_patience(plan), train_config=told)
     store.write_text("result.json", strict_json.dumps(_result(task, store, rounds, device)))
 
 
@@ -104,6 +107,18 @@ def _check_statistics(task: Task) -> None:
         )
 
 
+def _patience(plan: Plan) -> float:
+    """Seconds that a round's replies are waited for."""
+    minutes = plan.strategy.round_minutes
+    return TIMEOUT if minutes is None else 60 * minutes
+
+
+def _check_least(task: Task) -> None:
+    least, asked = task.plan.strategy.min_clients, max(1, int(len(task.clients) * task.plan.strategy.fraction))
+    if least is not None and least > asked:
+        raise Misconfigured(f"strategy.min_clients = {least}, and {asked} clients are asked in a round; lower it.")
+
+
 def _check_pretraining(task: Task) -> None:
     epochs = task.plan.strategy.pretrain_epochs
     if epochs and not task.partition.auxiliary:
@@ -115,7 +130,7 @@ def _check_pretraining(task: Task) -> None:
 
 def _header(task: Task) -> RunHeader:
     return RunHeader(
-        plan=task.plan.model_dump(mode="json"),
+        plan=task.plan.shown(),
         fingerprint=task.plan.fingerprint,
         data=task.digest,
         architecture=StoredNetwork.of(task.network),

@@ -8,6 +8,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from fluoroscope.defences import DEFENCES, Chain, Defence, chain
 from fluoroscope.errors import Misconfigured
+from fluoroscope.federation.sections import check_plain
 
 T = TypeVar("T")
 
@@ -17,6 +18,7 @@ def build_part(kind: type[T], what: str, settings: Mapping[str, Any]) -> T:
 
     Former names of settings, which stand in the dataclass's `OLD_NAMES`, are understood.
     """
+    check_plain(dict(settings), what)
     known = [field.name for field in fields(kind)]  # type: ignore[arg-type]  # every kind of part is a dataclass
     settings = current_names(kind, what, settings)
     if unknown := sorted(set(settings) - set(known)):

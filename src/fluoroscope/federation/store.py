@@ -1,11 +1,13 @@
 """Records on disk: safetensors and JSON, checksummed, written whole rounds at a time.
 
     DIR/run.json                    the plan, the architecture, the clients, versions
+    DIR/plan.private.json           the plan with its paths, where it has some
     DIR/rounds/0003/manifest.json   metrics, each client's training, checksums of the files beside it
     DIR/rounds/0003/CLIENT.safetensors   parameters and buffers as that client sent them in round 3
     DIR/rounds/0003/global.safetensors   the global state after round 3 (round 0: the initial one)
     DIR/rounds/0003/server.safetensors   what the strategy remembers, where it remembers anything
     DIR/rounds/0003/timing.json     seconds; the only file that differs between two runs of one seed
+    DIR/checksums.json              of run.json, of every round's manifest and of what lies beside the rounds
 
 A round is prepared in a hidden folder and renamed when it is whole, so a kill leaves whole rounds only.
 Nothing in here is ever unpickled.
@@ -18,7 +20,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 from safetensors import SafetensorError
@@ -26,12 +28,15 @@ from safetensors.torch import load
 from torch import Tensor
 
 from fluoroscope import strict_json
-from fluoroscope.atomic_write import sync, write_tensors, write_text
+from fluoroscope.atomic_write import make_folder, sync, write_tensors, write_text
 from fluoroscope.errors import BadInput
+from fluoroscope.federation.checksums import CHECKSUMS, Checksums
 from fluoroscope.federation.manifest import RoundManifest, RunHeader
 from fluoroscope.types import Network, State, UpdateRecord, split_state
 
-_OURS = {"rounds", "run.json", ".run.json.part"}
+PRIVATE_PLAN = "plan.private.json"
+"""The plan with its paths: stays where it is when a run is sent around."""
+_OURS = {"rounds", PRIVATE_PLAN, f".{PRIVATE_PLAN}.part", "run.json", ".run.json.part", CHECKSUMS, f".{CHECKSUMS}.part"}
 T = TypeVar("T")
 
 
@@ -44,16 +49,25 @@ class RecordStore:
 
     # --- writing -------------------------------------------------------------------------------------------
 
-    def begin(self, header: RunHeader) -> None:
-        """Open the folder for this run, or go on with it as it was begun; a folder of another plan is refused."""
+    def begin(self, header: RunHeader, plan: dict[str, Any] | None = None, private: bool = False) -> None:
+        """Open the folder for this run, or go on with it as it was begun; a folder of another plan is refused.
+
+        `plan` is the header's with the paths that nobody else should read: it has a file of its own. The updates of
+        patients are private.
+        """
         if self.rounds():
             header = self._going_on(header)
         elif self.folder.exists() and {path.name for path in self.folder.iterdir()} - _OURS:
             raise BadInput(f"{self.folder} is not empty and holds no run. Choose another --out.")
         for left_over in self.folder.glob("rounds/.*"):
             shutil.rmtree(left_over)
-        (self.folder / "rounds").mkdir(parents=True, exist_ok=True)
+        if not self.folder.exists():
+            make_folder(self.folder, private)
+        make_folder(self.folder / "rounds", private)
+        if plan is not None and plan != header.plan:
+            write_text(self.folder / PRIVATE_PLAN, strict_json.dumps(plan), private=True)
         write_text(self.folder / "run.json", strict_json.dumps(asdict(header)))
+        self._checksums.note("run.json", *(self._manifest_name(r) for r in self.rounds()), again=("run.json",))
         if self.rounds():  # a kill may have come between a round and its tidying up
             self._prune()
 
@@ -95,21 +109,33 @@ class RecordStore:
         sync(part)
         part.rename(self._round(manifest.round))
         sync(self.folder / "rounds")
+        self._checksums.note(self._manifest_name(manifest.round))
         self._prune()
 
     def write_text(self, name: str, text: str) -> Path:
         """A file of the finished run, beside its rounds."""
         write_text(self.folder / name, text)
+        self._checksums.note(name, again=(name,))
         return self.folder / name
+
+    def remove(self, name: str) -> None:
+        """A file of a run that goes on, and is finished no longer."""
+        (self.folder / name).unlink(missing_ok=True)
+        self._checksums.forget(name)
 
     def _prune(self) -> None:
         """Keep a global state only where a record starts from it, where it is the best, or to go on from it."""
-        best = self.best_round()
-        for server_round in self.rounds()[:-1]:
-            needed = any(e.recorded for e in self.manifest(server_round + 1).clients.values())
-            if server_round != best and not needed:
-                (self._round(server_round) / "global.safetensors").unlink(missing_ok=True)
-            (self._round(server_round) / "server.safetensors").unlink(missing_ok=True)
+        best, (*earlier, _) = self.best_round(), self.rounds()
+        for server_round in earlier:
+            for name in ("global.safetensors", "server.safetensors"):
+                if not self.needs(server_round, name, best):
+                    (self._round(server_round) / name).unlink(missing_ok=True)
+
+    def needs(self, server_round: int, name: str, best: int | None) -> bool:
+        """Whether a file stays on disk when later rounds have come."""
+        if name != "global.safetensors":
+            return name != "server.safetensors"
+        return server_round == best or any(e.recorded for e in self.manifest(server_round + 1).clients.values())
 
     def exists(self) -> bool:
         """Whether a run was begun in this folder."""
@@ -119,7 +145,8 @@ class RecordStore:
 
     @property
     def header(self) -> RunHeader:
-        return _parse(RunHeader, self.folder / "run.json")
+        header, own = _parse(RunHeader, self.folder / "run.json"), self.folder / PRIVATE_PLAN
+        return replace(header, plan=_parse(dict[str, Any], own)) if own.exists() else header
 
     @cached_property
     def network(self) -> Network:
@@ -128,7 +155,8 @@ class RecordStore:
 
     def rounds(self) -> list[int]:
         """The whole rounds, in order; 0 is the initial state."""
-        return sorted(int(path.name) for path in self.folder.glob("rounds/[0-9]*"))
+        names = (path.name for path in self.folder.glob("rounds/[0-9]*"))  # somebody's copy 0001.bak is none of them
+        return sorted(int(name) for name in names if name.isdecimal() and len(name) < 10 and name == f"{int(name):04d}")
 
     def manifest(self, server_round: int) -> RoundManifest:
         if server_round not in self._manifests:  # a whole round never changes
@@ -159,11 +187,11 @@ class RecordStore:
 
     def global_state(self, server_round: int) -> dict[str, Tensor]:
         """The global parameters and buffers after this round."""
-        return self._tensors(server_round, "global.safetensors")
+        return self.tensors(server_round, "global.safetensors")
 
     def server_state(self, server_round: int) -> dict[str, Tensor]:
         files = self.manifest(server_round).files
-        return self._tensors(server_round, "server.safetensors") if "server.safetensors" in files else {}
+        return self.tensors(server_round, "server.safetensors") if "server.safetensors" in files else {}
 
     def load(self, server_round: int, client: str) -> UpdateRecord:
         """One client's update of one round, next to what it started from."""
@@ -172,7 +200,7 @@ class RecordStore:
             raise BadInput(f"{self.folder} has no record of {client} in round {server_round}; it has {_brief(kept)}.")
         header, entry = self.header, self.manifest(server_round).clients[client]
         buffers = set(header.buffers)
-        before, after = self.global_state(server_round - 1), self._tensors(server_round, f"{client}.safetensors")
+        before, after = self.global_state(server_round - 1), self.tensors(server_round, f"{client}.safetensors")
         state_before, buffers_before = split_state(before, buffers)
         state_after, buffers_after = split_state(after, buffers)
         return UpdateRecord(
@@ -187,7 +215,15 @@ class RecordStore:
             claim=entry.claim,
         )
 
-    def _tensors(self, server_round: int, name: str) -> dict[str, Tensor]:
+    @property
+    def _checksums(self) -> Checksums:
+        return Checksums(self.folder)
+
+    def _manifest_name(self, server_round: int) -> str:
+        return f"rounds/{server_round:04d}/manifest.json"
+
+    def tensors(self, server_round: int, name: str) -> dict[str, Tensor]:
+        """What a file of a round holds, once its checksum is the manifest's."""
         path = self._round(server_round) / name
         expected = self.manifest(server_round).files.get(name)
         try:

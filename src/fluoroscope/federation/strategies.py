@@ -31,6 +31,7 @@ from flwr.serverapp.strategy.fedopt import FedOpt
 from torch import Tensor
 
 from fluoroscope.errors import Misconfigured
+from fluoroscope.federation.sections import MOST_NUMBER
 from fluoroscope.federation.wrapper import innermost, layers
 from fluoroscope.registry import Registry
 
@@ -75,6 +76,8 @@ def build_strategy(name: str, settings: Mapping[str, object], clients: int, frac
             raise Misconfigured(f"strategy {name} has no setting {key!r}; it takes: {', '.join(own) or 'none'}.")
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
             raise Misconfigured(f"strategy.{key} must be a number, not {value!r}.")
+        if not 0 <= value <= MOST_NUMBER:
+            raise Misconfigured(f"strategy.{key} must be between 0 and {MOST_NUMBER:g}, not {value:g}.")
     sampled = max(1, int(clients * fraction))
     return factory(
         fraction_train=fraction,

@@ -33,6 +33,8 @@ from fluoroscope.types import (
     UpdateRecord,
 )
 
+MOST_CLIENTS = 10_000
+
 
 @dataclass(frozen=True, eq=False)
 class Task:
@@ -104,6 +106,14 @@ class Task:
         sent = self.defence.before_encryption().send(record, generator(0))
         return encryption.sealed(sent)
 
+    @cached_property
+    def sent_names(self) -> frozenset[str]:
+        """What of the model leaves a client in the open, under the plan's defences."""
+        state = self.initial_state
+        record = UpdateRecord.between(self.network, state, state, self.training(1, 1, 1, self.plan.training.lr))
+        left = self.defence.send(record, generator(0))
+        return frozenset({**left.state_after, **(left.buffers_after or {})})
+
     def train_batch(self, client: int) -> PrivateBatch:
         return self.images.batch.subset(self.clients[client].train)
 
@@ -160,6 +170,9 @@ class Task:
 
 def partitioner(name: str, settings: dict[str, Any]) -> Partitioner:
     """The named way to split, with settings from a plan or a command line."""
+    clients = settings.get("clients")
+    if isinstance(clients, int) and clients > MOST_CLIENTS:
+        raise Misconfigured(f"partition {name}: at most {MOST_CLIENTS:,} clients are simulated, not {clients:,}.")
     return build_part(PARTITIONS.get(name), f"partition {name}", settings)
 
 

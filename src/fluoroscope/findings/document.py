@@ -38,7 +38,8 @@ class Number(_Part):
     """A number of a sentence: where it was found, and how it is written."""
 
     pointer: str
-    format: str = ".3g"
+    format: str = Field(default=".3g", pattern=r"^[+ -]?,?(\.\d{1,2})?[deEfFgG%]?$")
+    """Python's, without a width: a sentence is no place for a million digits."""
 
 
 class Text(_Part):

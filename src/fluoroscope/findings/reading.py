@@ -11,6 +11,8 @@ from fluoroscope.findings.consistency import at_odds
 from fluoroscope.findings.document import FORMAT, Audit, Findings, Timing
 
 M = TypeVar("M", bound=BaseModel)
+MOST_BYTES = 2**28
+"""Of findings.json and timing.json."""
 
 
 def read_findings(folder: str | Path) -> Audit:
@@ -46,8 +48,11 @@ def read_findings(folder: str | Path) -> Audit:
 def _json(path: Path, missing: str) -> dict[str, JsonValue]:
     if not path.is_file():
         raise BadInput(f"{path} is missing: {missing}")
+    if path.stat().st_size > MOST_BYTES:
+        raise BadInput(f"{path} has {path.stat().st_size:,} bytes; at most {MOST_BYTES:,} are read.")
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
+        json.dumps(document, ensure_ascii=False).encode()  # half a character can be read, and not be written again
     except (ValueError, OSError, RecursionError) as problem:  # a UnicodeDecodeError is a ValueError
         raise BadInput(
             f"{path} cannot be read as JSON ({problem}). Write it again with `fluoroscope audit`."

@@ -20,6 +20,10 @@ SMALLEST, USUAL, LARGEST = 28, 32, 1024
 """Sides of an image; the usual one is taken where several give the same arrays."""
 
 
+_MOST_CLASSES = 10_000
+"""Of a registered network: another with more is judged by its arrays."""
+
+
 @dataclass(frozen=True, eq=False)
 class Recognised:
     """A state dict, and the network that it fills where one is known."""
@@ -88,7 +92,7 @@ def _fitting(name: str, state: State) -> Architecture | None:
 def _like(name: str, state: State, size: int) -> Architecture:
     matrices = [value for value in state.values() if value.ndim in (2, 4)]
     channels = next((v.shape[1] for v in matrices if v.ndim == 4 and v.shape[1] in (1, 3)), 1)
-    classes = max(2, len(matrices[-1])) if matrices else 2
+    classes = min(max(2, len(matrices[-1])), _MOST_CLASSES) if matrices else 2
     return Architecture(name, channels, classes, size, weights="random" if name == "efficientnet-lite0" else None)
 
 

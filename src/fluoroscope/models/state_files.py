@@ -24,8 +24,13 @@ KEYS = ("model_state_dict", "state_dict", "model", "net", "network", "module", "
 """Where trainers put the weights in a checkpoint that also holds an optimiser, an epoch and the like."""
 _DEEP = 3
 """Tables within tables that are looked through."""
+_LONGEST_NAME = 1000
 _MOST_BYTES = 8 * 2**30
 """Of an .npz when it is unpacked: a small file may claim to hold any number of zeros."""
+_NUMBERS = (
+    torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int8, torch.int16, torch.int32, torch.int64,
+    torch.uint8, torch.bool,
+)  # fmt: skip
 # What a numpy array is made of when it stands in a pickle: data, no code.
 _ARRAYS = (
     np._core.multiarray._reconstruct,  # type: ignore[attr-defined]
@@ -58,7 +63,7 @@ def read_state(path: str | Path) -> dict[str, Tensor]:
     if not any(value.numel() for value in found.values()):
         held = f"{len(found)} arrays without a number in them" if found else "no array"
         raise BadInput(f"{file} holds {held}, and is no model: save model.state_dict() of a network.")
-    return found
+    return _checked(found, file)
 
 
 def plain_state(content: object) -> dict[str, Tensor] | None:
@@ -99,10 +104,9 @@ def _read_safetensors(file: Path) -> dict[str, Tensor]:
 
 def _read_arrays(file: Path) -> dict[str, Tensor]:
     try:
-        with zipfile.ZipFile(file) as archive:
-            size = sum(part.file_size for part in archive.infolist())
-        if size > _MOST_BYTES:
-            raise BadInput(f"{file} unpacks to {size / 2**30:.0f} GB; the most that is read is {_MOST_BYTES >> 30} GB.")
+        if not zipfile.is_zipfile(file):
+            raise ValueError("no archive")
+        _check_unpacked(file)
         with np.load(file, allow_pickle=False) as arrays:
             held: dict[str, Any] = {name: arrays[name] for name in arrays.files}
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, MemoryError) as error:
@@ -117,11 +121,42 @@ def _read_arrays(file: Path) -> dict[str, Tensor]:
     return _state_of(held, file)
 
 
+def _check_unpacked(file: Path) -> None:
+    """A small file may claim to hold any number of zeros."""
+    if not zipfile.is_zipfile(file):
+        return
+    with zipfile.ZipFile(file) as archive:
+        size = sum(part.file_size for part in archive.infolist())
+    if size > _MOST_BYTES:
+        raise BadInput(f"{file} unpacks to {size / 2**30:.0f} GB; the most that is read is {_MOST_BYTES >> 30} GB.")
+
+
+def _checked(state: dict[str, Tensor], file: Path) -> dict[str, Tensor]:
+    """The state, once it is known that each of its tensors is a plain array of numbers of its own."""
+    for name, value in state.items():
+        short = name[:80].encode(errors="replace").decode()
+        if len(name) > _LONGEST_NAME or short != name[:80]:
+            raise BadInput(f"{file}: {short!r} is no name of a tensor: letters, and at most {_LONGEST_NAME} of them.")
+        if value.layout is not torch.strided or value.is_quantized or value.device.type == "meta":
+            raise BadInput(f"{file}: {short} is sparse, quantised or without numbers; save a plain tensor.")
+        if value.dtype not in _NUMBERS:
+            kind = str(value.dtype).removeprefix("torch.")
+            raise BadInput(f"{file}: {short} is of the type {kind}, which no network here has.")
+        if not value.numel():
+            raise BadInput(f"{file}: {short} has the shape {list(value.shape)}, and holds no number.")
+        if value.numel() * value.element_size() > value.untyped_storage().nbytes():
+            raise BadInput(f"{file}: {short} repeats a few numbers to {value.numel():,}; save it as a plain tensor.")
+    return state
+
+
 def _read_pickle(file: Path) -> dict[str, Tensor]:
     try:
         # weights_only: a pickle may otherwise run any code of its author's when it is opened.
+        _check_unpacked(file)
         with torch.serialization.safe_globals(list(_ARRAYS)), warnings.catch_warnings(action="ignore"):
             content = torch.load(file, map_location="cpu", weights_only=True)
+    except BadInput:
+        raise
     except Exception as error:  # a bad file stops the reader anywhere: zip, pickle, storage
         refuse_pickled_code(file)
         raise BadInput(

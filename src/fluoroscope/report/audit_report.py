@@ -6,6 +6,7 @@ from pathlib import Path
 
 from markupsafe import Markup
 
+from fluoroscope.atomic_write import write_text
 from fluoroscope.findings import Audit, read_findings
 from fluoroscope.report.engineer import engineer, scores_meant
 from fluoroscope.report.numbers_only import numbers_only
@@ -28,7 +29,7 @@ def write_report(
     page = render_numbers(audit) if without_names else render_audit(audit, show_images, with_timing)
     path = out or folder / "report.html"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(page, encoding="utf-8", newline="\n")
+    write_text(path, page)
     return path
 
 

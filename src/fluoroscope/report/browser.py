@@ -26,22 +26,25 @@ def print_pdf(page: Path, pdf: Path) -> None:
             "--pdf needs Chromium or Chrome, and none was found. Install one, name it in CHROME_BIN, or print "
             f"{page} to PDF from any browser."
         )
-    pdf.unlink(missing_ok=True)
+    part = pdf.with_name(f".{pdf.name}.part")
     with tempfile.TemporaryDirectory() as profile:
         command = [browser, "--headless", "--disable-gpu", "--no-pdf-header-footer", f"--user-data-dir={profile}"]
         if hasattr(os, "geteuid") and os.geteuid() == 0:  # as in a container: Chromium's sandbox refuses root
             command.append("--no-sandbox")
         try:
             done = subprocess.run(
-                [*command, f"--print-to-pdf={pdf.resolve()}", page.resolve().as_uri()],
+                [*command, f"--print-to-pdf={part.resolve()}", page.resolve().as_uri()],
                 capture_output=True,
                 timeout=_SECONDS,
                 check=False,
-                text=True,
+                encoding="utf-8",
+                errors="replace",  # whatever the locale: what a browser says is for people
             )
             said = done.stderr.strip().splitlines()[-1:] if done.returncode else []
             failed = done.returncode != 0
         except (OSError, subprocess.TimeoutExpired) as problem:
             failed, said = True, [str(problem)]
-    if failed or not pdf.is_file():
+    if failed or not part.is_file():
+        part.unlink(missing_ok=True)
         raise BadInput(f"{browser} could not print {page}: {' '.join(said) or 'it wrote no file'}. Print it by hand.")
+    part.replace(pdf)

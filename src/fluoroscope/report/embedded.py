@@ -11,6 +11,8 @@ from fluoroscope.errors import BadInput
 BLURRED_TO = 6
 """Pixels a side that are left of a blurred image: brightness and no more."""
 _LEAST_SIDE = 96
+MOST_PIXELS = 2**22
+"""Of an image on the page: 2048 x 2048."""
 
 
 def data_uri(folder: Path, name: str, blur: bool) -> str:
@@ -19,7 +21,14 @@ def data_uri(folder: Path, name: str, blur: bool) -> str:
     if not path.resolve().is_relative_to(folder.resolve()):
         raise BadInput(f"{folder / 'findings.json'}: the image {name!r} lies outside of the folder.")
     try:
-        with Image.open(path) as opened:
+        if not path.is_file():  # a pipe would never end
+            raise FileNotFoundError(path)
+        with Image.open(path, formats=("PNG",)) as opened:  # Pillow knows formats that start other programs
+            if opened.width * opened.height > MOST_PIXELS:
+                raise BadInput(
+                    f"the image {path} of the gallery has {opened.width} x {opened.height} pixels; at most "
+                    f"{MOST_PIXELS:,} are shown."
+                )
             image = opened.convert("RGB" if len(opened.getbands()) > 2 else "L")
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as problem:
         raise BadInput(f"the image {path} of the gallery is missing or damaged. Run the audit again.") from problem

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from fluoroscope import strict_json
+from fluoroscope.atomic_write import write_text
 from fluoroscope.cells import LOCAL, ONE_BY_ONE, Engine, OnProgress, run_cells
 from fluoroscope.report.figures import write
 from fluoroscope.studies.study import Row, Rows, Size, Study
@@ -68,8 +69,8 @@ def write_findings(findings: Findings, out: Path) -> dict[str, Path]:
     folder = out / findings.study.name
     folder.mkdir(parents=True, exist_ok=True)
     data, table = folder / "findings.json", folder / "table.md"
-    data.write_text(strict_json.dumps(findings.plain()))
-    table.write_text(f"# {findings.study.title}\n\n{findings.study.claim}\n\n{markdown(findings.rows)}")
+    write_text(data, strict_json.dumps(findings.plain()))
+    write_text(table, f"# {findings.study.title}\n\n{findings.study.claim}\n\n{markdown(findings.rows)}")
     title = f"{findings.study.name}: {findings.study.title} ({findings.size} size, seed {findings.seed})"
     png, svg = write(findings.study.draw(title, findings.rows), folder / "figure")
     return {"findings": data, "table": table, "png": png, "svg": svg}

@@ -115,3 +115,10 @@ def test_a_model_that_holds_nan_is_refused_before_anything_is_run():
     with torch.no_grad():
         model[1].weight[0, 0] = torch.nan
     assert checks(inspect(model)) == {"numbers"}
+
+
+def test_a_layer_too_large_to_judge_is_refused_at_once():
+    verdict = inspect({"head.weight": torch.zeros(200_000, 1), "head.bias": torch.zeros(200_000)})
+    assert verdict.refused
+    assert "200,000 units; at most 131,072 are judged" in verdict.reasons[0].sentence
+    assert not inspect({"head.weight": torch.randn(20, 4), "head.bias": torch.zeros(20)}).refused

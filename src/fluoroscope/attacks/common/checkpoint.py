@@ -1,16 +1,15 @@
 """A killed attack goes on where it was: its descents in a folder, one safetensors file each. Nothing is unpickled."""
 
 import json
-import os
 import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
+from fluoroscope.atomic_write import write_tensors
 from fluoroscope.attacks.common.descent import S
 from fluoroscope.attacks.common.engine import DescentState
 from fluoroscope.errors import BadInput
@@ -52,14 +51,10 @@ class FileKeeper:
     def keep(self, midway: DescentState[S], ended: bool) -> None:
         if not ended and time.monotonic() - self.written < self.every_seconds:
             return
-        part = self.path.with_name(f".{self.path.name}.part")
         self.path.parent.mkdir(parents=True, exist_ok=True)
         numbers = json.dumps({"iterations": midway.iterations, "seconds": midway.seconds})
         about = {"format": FORMAT, "key": self.key, "numbers": numbers, "ended": str(ended)}
-        save_file(_tensors(midway), part, about)
-        with part.open("rb") as file:
-            os.fsync(file.fileno())
-        part.replace(self.path)
+        write_tensors(self.path, _tensors(midway), about)
         self.written = time.monotonic()
 
     def resume(self, fresh: DescentState[S]) -> DescentState[S]:

@@ -6,8 +6,9 @@ from functools import partial
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
+from fluoroscope.atomic_write import write_tensors
 from fluoroscope.attacks.common.checkpoint import Checkpoint
 from fluoroscope.attacks.common.running import OnIteration
 from fluoroscope.attacks.common.setup import SIMULATION, Setup
@@ -134,10 +135,8 @@ def _keep(rounds: SimulatedRounds, checkpoint: Checkpoint | None, key: str, seed
     if checkpoint is not None:
         path = checkpoint.folder / f"simulated-{digest(key, seed)[:24]}.safetensors"
         path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_name(f".{path.name}.part")
         arrays = {"images": rounds.images, "folds": rounds.folds}
-        save_file(arrays | {f"evidence.{kind}": value for kind, value in rounds.evidence.items()}, part)
-        part.replace(path)
+        write_tensors(path, arrays | {f"evidence.{kind}": value for kind, value in rounds.evidence.items()})
 
 
 def _kept(checkpoint: Checkpoint | None, key: str, seed: int) -> SimulatedRounds | None:

@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from fluoroscope.audit.cell import told_apart
 from fluoroscope.audit.kept import discard_unreadable
-from fluoroscope.audit.run import OnProgress, written
+from fluoroscope.audit.run import OnProgress, make_folders, written
 from fluoroscope.audit.updates.asked import AskedUpdates, NamedDefence, asked_updates
 from fluoroscope.audit.updates.findings import found_in_updates
 from fluoroscope.cells import LOCAL, CellStore, Engine, key, run_cells
@@ -89,8 +90,8 @@ def audit_updates(
 def run_asked(asked: AskedUpdates, out: Path, engine: Engine = LOCAL, on_progress: OnProgress | None = None) -> Audit:
     """The same, of what was looked through before."""
     began = time.monotonic()
-    out.mkdir(parents=True, exist_ok=True)
-    cells, until = asked.cells, began + 60 * asked.budget_minutes
+    make_folders(out, private=True)
+    cells, until = told_apart(asked.cells), began + 60 * asked.budget_minutes
     discard_unreadable(CellStore(out / "cells"), [key(cell, asked.seed) for cell in cells])
     tell = on_progress or (lambda done, cells, what: None)
     ended = run_cells(cells, asked.seed, out, engine, tell, keep_failures=True, until=until)

@@ -29,6 +29,10 @@ _THREADS = min(4, os.cpu_count() or 1)
 _LUMINANCE = np.array([0.299, 0.587, 0.114], dtype=np.float32)
 
 
+MOST_BYTES = 8 * 2**30
+"""Of all phantoms of a set."""
+
+
 @dataclass(frozen=True)
 class Kind:
     """One kind of phantom."""
@@ -53,6 +57,10 @@ def phantoms(kind: Kind, indices: Sequence[int], request: Request) -> ImageSet:
     channels = kind.channels if request.channels is None else request.channels
     if channels not in (1, 3):
         raise Misconfigured(f"phantoms have 1 channel (grey) or 3 (RGB), not {channels}.")
+    if (needed := len(indices) * channels * size**2 * 4) > MOST_BYTES:
+        raise Misconfigured(
+            f"{len(indices):,} phantoms of {size} px take {needed >> 30} GB; at most {MOST_BYTES >> 30} GB are made."
+        )
     visits = kind.visits(request.seed, indices)
     images = np.empty((len(indices), channels, size, size), dtype=np.float32)
     step = max(1, _PIXELS_AT_ONCE // size**2)

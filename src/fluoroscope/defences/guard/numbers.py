@@ -10,18 +10,32 @@ from fluoroscope.types import State
 DROWNS = 300.0
 """Times the layer's median: pretrained and badly trained dense layers stay below a few dozen."""
 FEWEST = 8
+MOST_UNITS = 2**17
+"""Of one layer: a gigabyte is enough to judge as many."""
 
 
 def numbers(state: State) -> list[Reason]:
     """Refuses NaN and infinity: nothing can be learnt from them, and nothing can be checked in them."""
     broken = [name for name, value in state.items() if value.is_floating_point() and not torch.isfinite(value).all()]
     if not broken:
-        return []
+        return _too_many(state)
     sentence = (
         f"{broken[0]} holds values that are not finite numbers ({len(broken)} arrays do): the model cannot be trained, "
         "and what it would do to your images cannot be checked."
     )
     return [Reason("numbers", broken[0].rpartition(".")[0], "refuse", sentence, {"arrays": len(broken)})]
+
+
+def _too_many(state: State) -> list[Reason]:
+    """Refuses a layer that is too large to be judged: what the checks of its units would take is no client's memory."""
+    large = [name for name, value in state.items() if value.ndim > 1 and len(value) > MOST_UNITS]
+    if not large:
+        return []
+    units = len(state[large[0]])
+    sentence = (
+        f"{large[0]} has {units:,} units; at most {MOST_UNITS:,} are judged, and what cannot be judged is not trained."
+    )
+    return [Reason("numbers", large[0].rpartition(".")[0], "refuse", sentence, {"units": units})]
 
 
 def blank(anatomy: Anatomy) -> list[Reason]:

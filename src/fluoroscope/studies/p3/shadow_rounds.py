@@ -7,9 +7,10 @@ from typing import ClassVar, Literal
 
 import torch
 from filelock import FileLock
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor
 
+from fluoroscope.atomic_write import write_tensors
 from fluoroscope.attacks.inference.likelihood_ratio import Shadows, confidences
 from fluoroscope.attacks.inference.seen_model import SeenModel
 from fluoroscope.attacks.inference.shadows import client, halves, shadow_sets
@@ -55,9 +56,7 @@ def shadow_rounds(
     path.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(path.with_suffix(".lock")):
         if not path.exists():
-            part = path.with_suffix(".part")
-            save_file(_trained(run, candidates, pool, shadows, others), part)
-            part.replace(path)
+            write_tensors(path, _trained(run, candidates, pool, shadows, others))
         found = load_file(path)
     return {"server": Shadows(found["server"], found["inside"]), "client": Shadows(found["client"], found["inside"])}
 
