@@ -113,9 +113,7 @@ def parse_progress(content: bytes, path: Path) -> RunProgress:
 
 
 @contextmanager
-def progress_in(
-    folder: Path, kind: Kind, expected: float | None = None, budget: float | None = None
-) -> Iterator[Tell]:
+def progress_in(folder: Path, kind: Kind, expected: float | None = None, budget: float | None = None) -> Iterator[Tell]:
     """While this runs, the folder says how far it is; afterwards, how it ended.
 
     Args:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from fluoroscope.cells import CellContext, Result
+from fluoroscope.cells import Cell, CellContext, Result, by_settings
 from fluoroscope.federation.plan import Plan
 from fluoroscope.federation.run import federate
 from fluoroscope.federation.store import RecordStore
@@ -40,11 +40,24 @@ class FoundCell(ABC):
         """A `Finding` with the images of its gallery, as `result_of` makes it."""
 
     @property
+    def title(self) -> str:
+        """For people who watch: kind, defence, and what tells it from others."""
+        said = [
+            f"{key} {v}" if key in ("round", "seed") else str(v) for key, v in self.settings.items() if v is not None
+        ]
+        return ", ".join([self.kind, f"defence {self.label}", *said])
+
+    @property
     def id(self) -> str:
         """To find it by in the findings."""
         said = {name: value for name, value in self.settings.items() if name != "clients"}  # too many for a name
         parts = [self.kind, self.label, *(f"{value}" for value in said.values() if value is not None)]
         return "-".join("".join(c if c.isalnum() else "-" for c in part.lower()).strip("-") for part in parts)
+
+
+def titled(cell: Cell) -> str:
+    """What people who watch call a cell."""
+    return cell.title if isinstance(cell, FoundCell) else by_settings(cell)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Any
 from fluoroscope import strict_json
 from fluoroscope.atomic_write import write_text
 from fluoroscope.audit.budget import run_within
-from fluoroscope.audit.cell import AuditCell
+from fluoroscope.audit.cell import AuditCell, titled
 from fluoroscope.audit.findings import assembled
 from fluoroscope.audit.forecast import Forecast, forecast
 from fluoroscope.audit.kept import discard_unreadable, unreadable
@@ -125,7 +125,7 @@ def audit(
                 keep(before + done, before + called, name)
                 on_progress(before + done, before + called, name)
 
-            ended = run_cells(cells, plan.seed, out, engine, tell, keep_failures=True, until=until)
+            ended = run_cells(cells, plan.seed, out, engine, tell, keep_failures=True, until=until, title=titled)
             return {cell.id: outcome for cell, outcome in zip(cells, ended, strict=True) if not outcome.left_out}
 
         outcomes = run_within(what.cells, what.kept, what.expected, until, run)

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from fluoroscope.audit.cell import titled
 from fluoroscope.audit.kept import discard_unreadable
 from fluoroscope.audit.run import OnProgress, written
 from fluoroscope.audit.updates.asked import AskedUpdates, NamedDefence, asked_updates
@@ -100,7 +101,7 @@ def run_asked(asked: AskedUpdates, out: Path, engine: Engine = LOCAL, on_progres
             if on_progress is not None:
                 on_progress(done, cells, what)
 
-        ended = run_cells(cells, asked.seed, out, engine, tell, keep_failures=True, until=until)
+        ended = run_cells(cells, asked.seed, out, engine, tell, keep_failures=True, until=until, title=titled)
         outcomes = {cell.id: outcome for cell, outcome in zip(cells, ended, strict=True) if not outcome.left_out}
         left_out = {cell.id: _LATE for cell in cells if cell.id not in outcomes}
         findings = found_in_updates(asked, outcomes, left_out, out)
