@@ -6,6 +6,7 @@ import shutil
 
 import pytest
 
+from fluoroscope.federation.run import _lock
 from fluoroscope.findings import read_findings
 from fluoroscope.report.comparison import compare
 from tests.web.conftest import client_of, long_ago, make_federation, make_ledger
@@ -204,6 +205,18 @@ def test_names_cannot_become_markup(tmp_path):
         (run,) = client.get("/api/runs").json()["runs"]
         for path in ("/", f"/runs/{run['id']}"):
             assert "<img" not in client.get(path).text
+
+
+def test_a_federation_is_running_while_a_process_holds_it(tmp_path):
+    """By the lock that `federate` takes beside the folder, however long a round takes."""
+    make_federation(tmp_path / "long")
+    long_ago(tmp_path / "long")
+    with client_of(tmp_path) as client:
+        with _lock(tmp_path / "long"):
+            assert client.get("/api/runs").json()["runs"][0]["state"] == "running"
+        assert client.get("/api/runs").json()["runs"][0]["state"] == "stopped"
+        with _lock(tmp_path / "long"):
+            pass  # nobody was kept from it by our looking
 
 
 def test_a_federation_that_nobody_works_on_is_stopped(tmp_path):

@@ -33,7 +33,7 @@ class SideBySide:
 
     in_both: int
     rows: tuple[tuple[str, ...], ...]
-    """Where, score, before, after, change, whether the intervals overlap, whether it leaks more."""
+    """Where, score, before, after, change, whether the intervals overlap, whether it leaks more; the telling first."""
     apart: int
     """Changes beyond their intervals."""
     statuses: tuple[str, ...]
@@ -47,7 +47,7 @@ class SideBySide:
 def side_by_side(root: Root, before: Audit, after: Audit, show_images: bool) -> SideBySide:
     """The two, compared; images of patients are blurred unless `show_images` is set."""
     found = compare(before, after)
-    changed = [change for change in found.changes if change.difference]
+    changed = sorted((change for change in found.changes if change.difference), key=_telling)
     shown = [(old, new) for old, new in in_both(before, after) if old.gallery and new.gallery]
     places = [(old, new, i) for old, new in shown for i in range(min(len(old.gallery), len(new.gallery)))]
     blur = [not show_images and not audit.findings.data.synthetic for audit in (before, after)]
@@ -62,6 +62,11 @@ def side_by_side(root: Root, before: Audit, after: Audit, show_images: bool) -> 
         max(len(places) - _MOST_PICTURES, 0),
         any(blur),
     )
+
+
+def _telling(change: Change) -> tuple[bool, bool, float]:
+    """Scores of leaks before others, changes beyond their intervals before others, large before small."""
+    return change.leaks_more is None, change.overlap is not False, -abs(change.difference or 0.0)
 
 
 def _row(change: Change) -> tuple[str, ...]:
