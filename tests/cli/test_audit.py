@@ -52,6 +52,7 @@ def test_init_then_audit_then_report_compare_and_gate(tmp_path):
     done = fluoroscope("audit", "plan.toml", "--workers", 1, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "report.html" in done.stdout
+    assert "next: fluoroscope " in done.stdout
     out = tmp_path / "runs/plan-audit"
     assert (out / "report.html").stat().st_size > 10_000
     told = fluoroscope("audit", "plan.toml", "--workers", 1, "--json", cwd=tmp_path)
@@ -89,7 +90,7 @@ def test_an_audit_without_any_result_is_no_success(tmp_path, monkeypatch, capsys
     (tmp_path / "plan.toml").write_text(PLAN)
     plan = read_audit_plan(tmp_path / "plan.toml")
     with pytest.raises(typer.Exit) as left:
-        run(plan, tmp_path / "out", AuditOptions("local:1", as_json=as_json))
+        run(plan, tmp_path / "out", AuditOptions("local:1", as_json=as_json), "fluoroscope audit plan.toml")
     assert left.value.exit_code == 2
     assert "this cannot be trained" in capsys.readouterr().out
     assert (tmp_path / "out/findings.json").exists()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
-from fluoroscope.cells import CellContext, Result
+from fluoroscope.cells import Cell, CellContext, Result, by_settings
 from fluoroscope.errors import Misconfigured
 from fluoroscope.federation.plan import Plan
 from fluoroscope.federation.run import federate
@@ -45,6 +45,14 @@ class FoundCell(ABC):
         """A `Finding` with the images of its gallery, as `result_of` makes it."""
 
     @property
+    def title(self) -> str:
+        """For people who watch: kind, defence, and what tells it from others."""
+        said = [
+            f"{key} {v}" if key in ("round", "seed") else str(v) for key, v in self.settings.items() if v is not None
+        ]
+        return ", ".join([self.kind, f"defence {self.label}", *said])
+
+    @property
     def id(self) -> str:
         """To find it by in the findings."""
         said = {name: value for name, value in self.settings.items() if name != "clients"}  # too many for a name
@@ -53,6 +61,11 @@ class FoundCell(ABC):
 
 
 C = TypeVar("C", bound=FoundCell)
+
+
+def titled(cell: Cell) -> str:
+    """What people who watch call a cell."""
+    return cell.title if isinstance(cell, FoundCell) else by_settings(cell)
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """Plans to start from: a preset's text, with what a user says of the own set-up put in."""
 
+import json
 import re
 import tomllib
 from importlib.resources import files
@@ -15,7 +16,7 @@ PRESETS = {
     "p3": "a curious hospital, and privacy at the server",
 }
 
-_EQUAL = """\
+EQUAL = """\
 [partition]
 name = "iid"                 # equal shares; dirichlet for unequal ones, counts for your own numbers
 clients = {clients}
@@ -47,22 +48,39 @@ def customised(
     """A preset on other images, other hospitals, another network, budget or seed."""
     text = preset(name)
     if source is not None:
-        text = _set(text, "source", f'"{source}"')
-        text = _without(text, "images")
+        text = with_value(text, "source", quoted(source), "")
+        text = without(text, "images")
     if clients is not None:
-        text = re.sub(r"(?ms)^\[partition\]\n.*?(?=^\[)", _EQUAL.format(clients=clients), text)
-        text = _without(text, "target")
+        text = partitioned(text, EQUAL.format(clients=clients))
     if model is not None:
         text = re.sub(r'(?m)^(\[model\]\nname = )"[^"]*"', rf'\g<1>"{model}"', text)
     if budget is not None:
-        text = _set(text, "budget_minutes", f"{budget:g}")
-    return text if seed is None else _set(text, "seed", str(seed))
+        text = with_value(text, "budget_minutes", f"{budget:g}")
+    return text if seed is None else with_value(text, "seed", str(seed))
 
 
-def _set(text: str, key: str, value: str) -> str:
-    """The first line of the key with another value; its comment stays."""
-    return re.sub(rf"(?m)^({key} = )[^#\n]*?(\s*#.*)?$", lambda line: f"{line[1]}{value}{line[2] or ''}", text, count=1)
+def partitioned(text: str, partition: str) -> str:
+    """A plan's text with another partition, and without the clients of the preset's own that the audit names."""
+    text = re.sub(r"(?ms)^\[partition\]\n.*?(?=^\[)", lambda _: partition, text)
+    text = re.sub(r"(?m)^clients = \[.*\n", "", text)
+    return without(text, "target")
 
 
-def _without(text: str, key: str) -> str:
+def quoted(text: str) -> str:
+    """As a TOML string; JSON's is one, too."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+def with_value(text: str, key: str, value: str, comment: str | None = None) -> str:
+    """The first line of the key with another value; its comment stays, unless there is another, or an empty one."""
+
+    def line(found: re.Match[str]) -> str:
+        now = f"{found[1]}{value}"
+        return f"{now:<28} # {comment}" if comment else now + (found[2] or "" if comment is None else "")
+
+    return re.sub(rf"(?m)^({key} = )[^#\n]*?(\s*#.*)?$", line, text, count=1)
+
+
+def without(text: str, key: str) -> str:
+    """A plan's text without the first line of the key."""
     return re.sub(rf"(?m)^{key} = .*\n", "", text, count=1)

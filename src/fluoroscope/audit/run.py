@@ -10,7 +10,7 @@ from typing import Any
 from fluoroscope import strict_json
 from fluoroscope.atomic_write import make_folder, write_text
 from fluoroscope.audit.budget import run_within
-from fluoroscope.audit.cell import AuditCell
+from fluoroscope.audit.cell import AuditCell, titled
 from fluoroscope.audit.findings import assembled
 from fluoroscope.audit.forecast import Forecast, forecast
 from fluoroscope.audit.kept import discard_unreadable, unreadable
@@ -22,6 +22,7 @@ from fluoroscope.errors import BadInput
 from fluoroscope.federation.plan import parse_plan_as
 from fluoroscope.findings import Audit, Findings, Timing, document_of
 from fluoroscope.findings.consistency import at_odds
+from fluoroscope.progress_file import progress_in
 
 OnProgress = Callable[[float, int, str], None]
 
@@ -115,13 +116,30 @@ def audit(
     discard_unreadable(CellStore(out / "cells"), [key(cell, plan.seed) for cell in what.cells])
     until = began + 60 * plan.audit.budget_minutes
     begun: set[str] = set()
+    forecast_seconds = 60 * what.expected.minutes(what.kept)
+    with progress_in(out, "audit", forecast_seconds, 60 * plan.audit.budget_minutes) as keep:
 
-    def run(cells: Sequence[AuditCell]) -> dict[str, Outcome]:
-        begun.update(cell.id for cell in cells)
-        ended = run_cells(cells, plan.seed, out, engine, on_progress, keep_failures=True, until=until)
-        return {cell.id: outcome for cell, outcome in zip(cells, ended, strict=True) if not outcome.left_out}
+        def run(cells: Sequence[AuditCell]) -> dict[str, Outcome]:
+            before = len(begun)  # those that are called back come on top
+            begun.update(cell.id for cell in cells)
 
-    outcomes = run_within(what.cells, what.kept, what.expected, until, run)
+            def tell(done: float, called: int, name: str) -> None:
+                keep(before + done, before + called, name)
+                on_progress(before + done, before + called, name)
+
+            ended = run_cells(cells, plan.seed, out, engine, tell, keep_failures=True, until=until, title=titled)
+            return {cell.id: outcome for cell, outcome in zip(cells, ended, strict=True) if not outcome.left_out}
+
+        outcomes = run_within(what.cells, what.kept, what.expected, until, run)
+        found = _found(plan, what, outcomes, begun, out)
+        seconds = {name: outcome.seconds for name, outcome in outcomes.items()}
+        return written(found, seconds, time.monotonic() - began, plan.audit.budget_minutes, out)
+
+
+def _found(
+    plan: AuditPlan, what: PlannedCells, outcomes: Mapping[str, Outcome], begun: set[str], out: Path
+) -> Findings:
+    """The findings, with why each cell that has no outcome was left out."""
     left_out = {
         cell.id: "the budget was spent before it was done; the same command goes on with it"
         if cell.id in begun
@@ -129,9 +147,7 @@ def audit(
         for cell in what.cells
         if cell.id not in outcomes
     }
-    findings = assembled(plan, what.cells, outcomes, left_out, out)
-    seconds = {name: outcome.seconds for name, outcome in outcomes.items()}
-    return written(findings, seconds, time.monotonic() - began, plan.audit.budget_minutes, out)
+    return assembled(plan, what.cells, outcomes, left_out, out)
 
 
 def make_folders(out: Path, private: bool) -> None:

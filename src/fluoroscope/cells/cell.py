@@ -53,3 +53,8 @@ class Cell(Protocol):
         ...
 
     def run(self, bench: CellContext) -> Result: ...
+
+
+def by_settings(cell: Cell) -> str:
+    """What people call a cell: its settings, where nobody says it better."""
+    return ", ".join(str(value) for value in cell.settings.values() if value is not None)

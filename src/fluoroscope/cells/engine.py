@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from fluoroscope.cells.cell import Cell, Result
+from fluoroscope.cells.cell import Cell, Result, by_settings
 from fluoroscope.cells.local import Local
 from fluoroscope.cells.on_ray import Ray
 from fluoroscope.cells.store import CellStore, key
@@ -63,8 +63,9 @@ def run_cells(
     on_progress: OnProgress = lambda done, cells, what: None,
     keep_failures: bool = False,
     until: float | None = None,
+    title: Callable[[Cell], str] = by_settings,
 ) -> list[Outcome]:
-    """The outcomes, in the order of the cells; `out` keeps the finished ones.
+    """The outcomes, in the order of the cells; `out` keeps the finished ones, each under its title.
 
     A cell that is Unsupported or Misconfigured, or whose workers die, has failed and the others go on; anything else
     that it raises ends the run, as does Misconfigured where it is every cell's. With `keep_failures` nothing does.
@@ -79,9 +80,7 @@ def run_cells(
 
     def tell(name: str, fraction: float) -> None:
         told[name] = fraction
-        settings = by_name[name].settings.values()
-        what = ", ".join(str(value) for value in settings if value is not None)
-        on_progress(sum(told[each] for each in names), len(names), what)
+        on_progress(sum(told[each] for each in names), len(names), title(by_name[name]))
 
     def end(name: str, ended: Ended) -> None:
         if isinstance(ended, Failed):
@@ -91,7 +90,7 @@ def run_cells(
             problems[name] = ended.problem
             outcomes[name] = Outcome(Result({}), 0.0, _sentence(ended.problem))
         else:
-            store.save(name, by_name[name].settings, ended.result, ended.seconds)
+            store.save(name, by_name[name].settings, ended.result, ended.seconds, title(by_name[name]))
             shutil.rmtree(out / "checkpoints" / name, ignore_errors=True)
             outcomes[name] = Outcome(ended.result, ended.seconds)
         tell(name, 1.0)
@@ -101,7 +100,9 @@ def run_cells(
             end(name, unknown[name])
         elif found := store.load(name):
             outcomes[name] = Outcome(*found)
-            tell(name, 1.0)
+            told[name] = 1.0
+    if outcomes:  # at once: whoever reckons the time left learns what took none
+        tell(next(reversed(outcomes)), 1.0)
     jobs = [
         Job(name, cell, seed, folder, folder / "checkpoints" / name)
         for name, cell in by_name.items()

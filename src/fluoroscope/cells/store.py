@@ -49,12 +49,13 @@ class CellStore:
         except (OSError, ValueError, KeyError, SafetensorError) as problem:
             raise BadInput(f"{numbers} is damaged ({problem}): delete it, and its cell is run again.") from problem
 
-    def save(self, name: str, settings: dict[str, Any], result: Result, seconds: float) -> None:
+    def save(self, name: str, settings: dict[str, Any], result: Result, seconds: float, title: str = "") -> None:
         numbers, images = self._paths(name)
         self.folder.mkdir(parents=True, exist_ok=True)
         if result.images:
             write_tensors(images, {label: tensor.clone() for label, tensor in result.images.items()})
         content = {
+            "title": title,
             "settings": settings,
             "measures": result.measures,
             "curves": result.curves,

@@ -121,13 +121,15 @@ def _run_plan(
     read = read_audit_plan(plan)
     settings = read.audit if budget is None else read.audit.model_copy(update={"budget_minutes": budget})
     read = read.model_copy(update={"audit": settings, "seed": read.seed if seed is None else seed})
-    run(read, out or Path("runs") / f"{plan.stem}-audit", how)
+    where = out or Path("runs") / f"{plan.stem}-audit"
+    run(read, where, how, f"fluoroscope audit {plan}{f' --out {out}' if out else ''}", plan)
 
 
-def run(plan: "AuditPlan", out: Path, how: AuditOptions) -> None:
-    """Say what will be done, do it, and tell what came of it."""
+def run(plan: "AuditPlan", out: Path, how: AuditOptions, command: str, file: Path | None = None) -> None:
+    """Say what will be done, do it, and tell what came of it; `command` does it again, `file` is the plan's."""
     from fluoroscope.audit import audit, plan_cells
     from fluoroscope.cells import LOCAL
+    from fluoroscope.cli.next_steps import next_steps
 
     chosen = options.cell_engine(how.engine, how.workers) or LOCAL
     intended = plan_cells(plan, out, chosen)
@@ -146,7 +148,7 @@ def run(plan: "AuditPlan", out: Path, how: AuditOptions) -> None:
         return
     with bar("audit") as progress:
         found = audit(plan, out, chosen, lambda done, cells, what: progress(done, cells, what[:40]), intended)
-    tell(found, out, how)
+    tell(found, out, how, next_steps(found, out, command, file))
 
 
 def announce(
@@ -161,8 +163,8 @@ def announce(
     return not how.dry_run
 
 
-def tell(found: "Audit", out: Path, how: AuditOptions) -> None:
-    """Write the page, and say what was found and where it is."""
+def tell(found: "Audit", out: Path, how: AuditOptions, steps: Sequence[str]) -> None:
+    """Write the page, and say what was found, where it is, and what to do next."""
     from fluoroscope.report.audit_report import write_report
     from fluoroscope.report.browser import print_pdf
     from fluoroscope.report.traced import plain
@@ -174,7 +176,7 @@ def tell(found: "Audit", out: Path, how: AuditOptions) -> None:
         print_pdf(page, page.with_suffix(".pdf"))
     failed = not any(cell.status == "done" for cell in found.findings.cells)
     if how.as_json:
-        console.print_json({**found.document, "files": files})
+        console.print_json({**found.document, "files": files, "next": list(steps)})
         if failed:
             raise typer.Exit(NOTHING_DONE)
         return
@@ -186,6 +188,8 @@ def tell(found: "Audit", out: Path, how: AuditOptions) -> None:
             console.say(f"{cell.status}: {cell.id}: {cell.reason}")
     for kind, path in files.items():
         console.say(f"{kind}: {path}")
+    for step in steps:
+        console.say(f"next: {step}")
     if failed:
         raise typer.Exit(NOTHING_DONE)
 

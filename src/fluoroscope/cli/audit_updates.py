@@ -35,6 +35,7 @@ def run_updates(
     from fluoroscope.cells import LOCAL
     from fluoroscope.cli.audit import announce, tell
     from fluoroscope.cli.meter_inputs import importable_here
+    from fluoroscope.cli.next_steps import next_steps
 
     importable_here()
     asked = asked_updates(
@@ -68,7 +69,8 @@ def run_updates(
     with bar("audit") as progress:
         chosen = options.cell_engine(how.engine, how.workers) or LOCAL
         found = run_asked(asked, out, chosen, lambda at, cells, what: progress(at, cells, what[:40]))
-    tell(found, out, how)
+    again = f"fluoroscope audit --updates {folder} ..."  # with the options that it was given
+    tell(found, out, how, next_steps(found, out, again))
 
 
 def _by_site(said: Sequence[str], option: str, form: str) -> dict[str, str]:

@@ -76,6 +76,7 @@ def add_to(app: typer.Typer) -> None:
         from fluoroscope.calibration.points import Settings, front
         from fluoroscope.calibration.search import questions
         from fluoroscope.calibration.target import parse_target
+        from fluoroscope.progress_file import progress_in
         from fluoroscope.report.figures import write
 
         options.use("cpu", threads)
@@ -92,11 +93,13 @@ def add_to(app: typer.Typer) -> None:
             raise Misconfigured(f"{path} is neither a folder of records nor a plan.")
         weaker = 2 if len(wanted) > 1 else 0
         asked = sum(1 if each.knob is None else questions(each.knob, precision) for each in wanted)
-        with bar("calibrating") as show:
+        with bar("calibrating") as show, progress_in(where, "calibration") as keep:
             steps = count()
 
             def tell(what: str) -> None:
-                show(next(steps), 2 + asked + len(wanted) * (1 + weaker), what)
+                done, of = next(steps), 2 + asked + len(wanted) * (1 + weaker)
+                show(done, of, what)
+                keep(done, of, what)
 
             bench = open_bench(path, where, tell)
             for each in wanted:

@@ -27,4 +27,4 @@ def add_to(app: typer.Typer) -> None:
 
         plan = preset_plan("quick")
         plan = plan if seed is None else plan.model_copy(update={"seed": seed})
-        run(plan, out, AuditOptions(workers=workers, as_json=as_json))
+        run(plan, out, AuditOptions(workers=workers, as_json=as_json), f"fluoroscope demo --out {out}")

@@ -115,13 +115,26 @@ def _refuse_empty_classes(classes: Sequence[str], sampled: Sequence[Entry], owne
             raise BadInput(f"no readable image is left in class {label!r}; replace the files that were skipped.")
 
 
+class DifferentSizes(BadInput):
+    """Images of several sizes were to be stacked as they are; `sides` has all of them."""
+
+    def __init__(self, message: str, sides: tuple[int, ...]) -> None:
+        super().__init__(message, sides)
+        self.sides = sides
+
+    def __str__(self) -> str:
+        """The sentence alone."""
+        return str(self.args[0])
+
+
 def _stack(images: Sequence[Tensor], owners: Sequence[Entry], request: Request) -> Tensor:
     first = {image.shape[-1]: owner for image, owner in zip(reversed(images), reversed(owners), strict=True)}
     if len(first) > 1:
         (one, a), (other, b) = list(first.items())[:2]
-        raise BadInput(
+        raise DifferentSizes(
             f"images differ in size: {a.name} is {one} px, {b.name} {other} px. Pass a size to bring all to, such as "
-            f"--size {min(first)}."
+            f"--size {min(first)}.",
+            tuple(sorted(first)),
         )
     channels = max(image.shape[0] for image in images)  # one colour image makes the set a colour set
     return torch.stack([to_channels(image, channels) for image in images])

@@ -50,6 +50,18 @@ _NOT_CLASSES = re.compile(
 _SHOWN = 3
 
 
+class LooksLikeSites(BadInput):
+    """Subfolders that look like hospitals were given for classes; `sites` has a name and a source for each."""
+
+    def __init__(self, message: str, sites: tuple[tuple[str, str], ...]) -> None:
+        super().__init__(message, sites)
+        self.sites = sites
+
+    def __str__(self) -> str:
+        """The sentence alone."""
+        return str(self.args[0])
+
+
 def looks_like_a_site(name: str) -> bool:
     """Whether a folder is called as hospitals are: `Hospital A`, `site1`, `clinic_north`, `center-2`.
 
@@ -83,12 +95,14 @@ def ask_about_sites(root: Path, source: str, depth: int, files: Sequence[str]) -
     shown = ", ".join(folders[:_SHOWN]) + (", ..." if len(folders) > _SHOWN else "")
     tables = "\n".join(_table(root, source, folder) for folder in folders[:_SHOWN])
     more = f"\n    (and so on: {len(folders)} sites)" if len(folders) > _SHOWN else ""
-    raise BadInput(
+    sites = tuple((plain_name(folder), f"{source}:{root / folder}") for folder in folders)
+    raise LooksLikeSites(
         f"{root}: the folders {shown} look like sites, not like classes, and a model would learn to tell hospitals "
         "apart. If each is a site whose own subfolders are classes (or which has its images.csv), say so with "
         "folders = 'sites' in [data] (data show: --folders sites), or write one table per site in place of source:"
         f"\n{tables}{more}\n"
-        "If they are classes, set folders = 'classes' in [data] (data show: --folders classes)."
+        "If they are classes, set folders = 'classes' in [data] (data show: --folders classes).",
+        sites if depth == 0 else (),
     )
 
 

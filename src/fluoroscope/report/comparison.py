@@ -72,16 +72,22 @@ def compare(before: Audit, after: Audit) -> Comparison:
     for key in (key for key in old if key in new):
         (i, was), (j, now) = old[key], new[key]
         if was.status != now.status:
-            statuses.append({**_described(was), "before": was.status, "after": now.status})
+            statuses.append({**described(was), "before": was.status, "after": now.status})
         for name in (name for name in was.scores if name in now.scores):
             sides = (_side(i, was, name), _side(j, now, name))
-            changes.append(Change(_described(was), name, *sides))
+            changes.append(Change(described(was), name, *sides))
     return Comparison(
         changes,
-        [_described(cell) for key, (_, cell) in old.items() if key not in new],
-        [_described(cell) for key, (_, cell) in new.items() if key not in old],
+        [described(cell) for key, (_, cell) in old.items() if key not in new],
+        [described(cell) for key, (_, cell) in new.items() if key not in old],
         statuses,
     )
+
+
+def in_both(before: Audit, after: Audit) -> list[tuple[Cell, Cell]]:
+    """The cells that both audits have, matched as `compare` matches them."""
+    old, new = _by_key(before), _by_key(after)
+    return [(cell, new[key][1]) for key, (_, cell) in old.items() if key in new]
 
 
 def _side(place: int, cell: Cell, name: str) -> Side:
@@ -95,11 +101,12 @@ def _by_key(audit: Audit) -> dict[Key, tuple[int, Cell]]:
 def _keys(audit: Audit) -> Iterator[tuple[Key, Cell]]:
     seen: Counter[Key] = Counter()
     for cell in audit.findings.cells:
-        key = tuple(f"{name}={value}" for name, value in _described(cell).items())
+        key = tuple(f"{name}={value}" for name, value in described(cell).items())
         seen[key] += 1
         yield (*key, str(seen[key])), cell
 
 
-def _described(cell: Cell) -> dict[str, Any]:
+def described(cell: Cell) -> dict[str, Any]:
+    """By what a cell is matched, and shown."""
     named = {name: cell.settings[name] for name in _NAMED_BY if name in cell.settings}
     return {"kind": cell.kind, "threat": cell.threat, "defence": cell.defence, **named}

@@ -7,6 +7,7 @@ from typing import Any
 from fluoroscope import strict_json
 from fluoroscope.atomic_write import write_text
 from fluoroscope.cells import LOCAL, ONE_BY_ONE, Engine, OnProgress, run_cells
+from fluoroscope.progress_file import progress_in
 from fluoroscope.report.figures import write
 from fluoroscope.studies.study import Row, Rows, Size, Study
 from fluoroscope.studies.table import markdown
@@ -56,7 +57,13 @@ def run(
     Without an engine, the cells of a study that is not parallel run one at a time with all threads.
     """
     grid = study.grid(size, data)
-    outcomes = run_cells(grid, seed, out, engine or (LOCAL if study.parallel else ONE_BY_ONE), on_cell)
+    with progress_in(out / study.name, "study") as keep:
+
+        def tell(done: float, cells: int, what: str) -> None:
+            keep(done, cells, what)
+            on_cell(done, cells, what)
+
+        outcomes = run_cells(grid, seed, out, engine or (LOCAL if study.parallel else ONE_BY_ONE), tell)
     rows = [
         Row(cell.settings, outcome.result, study.paper(cell.settings), outcome.seconds, outcome.failed)
         for cell, outcome in zip(grid, outcomes, strict=True)

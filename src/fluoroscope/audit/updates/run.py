@@ -5,13 +5,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fluoroscope.audit.cell import told_apart
+from fluoroscope.audit.cell import titled, told_apart
 from fluoroscope.audit.kept import discard_unreadable
 from fluoroscope.audit.run import OnProgress, make_folders, written
 from fluoroscope.audit.updates.asked import AskedUpdates, NamedDefence, asked_updates
 from fluoroscope.audit.updates.findings import found_in_updates
 from fluoroscope.cells import LOCAL, CellStore, Engine, key, run_cells
 from fluoroscope.findings import Audit
+from fluoroscope.progress_file import progress_in
 
 _LATE = "the budget was spent before it was done; the same command goes on with it"
 
@@ -93,13 +94,19 @@ def run_asked(asked: AskedUpdates, out: Path, engine: Engine = LOCAL, on_progres
     make_folders(out, private=True)
     cells, until = told_apart(asked.cells), began + 60 * asked.budget_minutes
     discard_unreadable(CellStore(out / "cells"), [key(cell, asked.seed) for cell in cells])
-    tell = on_progress or (lambda done, cells, what: None)
-    ended = run_cells(cells, asked.seed, out, engine, tell, keep_failures=True, until=until)
-    outcomes = {cell.id: outcome for cell, outcome in zip(cells, ended, strict=True) if not outcome.left_out}
-    left_out = {cell.id: _LATE for cell in cells if cell.id not in outcomes}
-    findings = found_in_updates(asked, outcomes, left_out, out)
-    seconds = {name: outcome.seconds for name, outcome in outcomes.items()}
-    return written(findings, seconds, time.monotonic() - began, asked.budget_minutes, out)
+    with progress_in(out, "audit", budget=60 * asked.budget_minutes) as keep:
+
+        def tell(done: float, cells: int, what: str) -> None:
+            keep(done, cells, what)
+            if on_progress is not None:
+                on_progress(done, cells, what)
+
+        ended = run_cells(cells, asked.seed, out, engine, tell, keep_failures=True, until=until, title=titled)
+        outcomes = {cell.id: outcome for cell, outcome in zip(cells, ended, strict=True) if not outcome.left_out}
+        left_out = {cell.id: _LATE for cell in cells if cell.id not in outcomes}
+        findings = found_in_updates(asked, outcomes, left_out, out)
+        seconds = {name: outcome.seconds for name, outcome in outcomes.items()}
+        return written(findings, seconds, time.monotonic() - began, asked.budget_minutes, out)
 
 
 def finished(asked: AskedUpdates, out: Path) -> int:
