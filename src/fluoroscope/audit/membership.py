@@ -32,12 +32,14 @@ MEMBERS = 64
 
 @dataclass(frozen=True)
 class Membership(ServerCell):
-    """Some of each client's training images, and as many of each class that nobody trained on."""
+    """Some of each client's training images, and as many of each class that nobody trained on.
+
+    `shadows` are those of an attack that simulates the client.
+    """
 
     kind: ClassVar[Kind] = "membership"
     attack_name: str = "loss"
     shadows: int = 8
-    """Of an attack that simulates the client."""
 
     @property
     def attack(self) -> tuple[str, int]:

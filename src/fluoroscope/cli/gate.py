@@ -22,8 +22,7 @@ def add_to(app: typer.Typer) -> None:
 
     @app.command(
         epilog="Examples: fluoroscope gate runs/audit --max-leak 0.02 --max-auc 0.6 --min-accuracy 0.8   |   "
-        "fluoroscope gate runs/audit --write-policy gate.toml, then: fluoroscope gate runs/later --policy gate.toml. "
-        "Exit codes: 0 every threat holds and every limit is kept, 4 one does not or was not measured, 2 wrong input."
+        "fluoroscope gate runs/audit --write-policy gate.toml, then: fluoroscope gate runs/later --policy gate.toml"
     )
     def gate(
         folder: Annotated[Path, typer.Argument(help="A folder that `audit` wrote.")],
@@ -61,7 +60,10 @@ def add_to(app: typer.Typer) -> None:
         as_json: options.Json = False,
     ) -> None:
         """Hold an audit against limits: every threat must hold, unclear and not tested do not. Of an interval the worse
-        end counts; what was not measured breaks its limit."""
+        end counts; what was not measured breaks its limit.
+
+        Exit codes: 0 every threat holds and every limit is kept, 4 one does not or was not measured, 2 wrong input.
+        """
         from fluoroscope.findings import read_findings
         from fluoroscope.report.accepted import read_accepted, review
         from fluoroscope.report.gate import Limit, judge

@@ -33,8 +33,6 @@ from fluoroscope.types import (
     UpdateRecord,
 )
 
-MOST_CLIENTS = 10_000
-
 
 @dataclass(frozen=True, eq=False)
 class Task:
@@ -171,8 +169,9 @@ class Task:
 def partitioner(name: str, settings: dict[str, Any]) -> Partitioner:
     """The named way to split, with settings from a plan or a command line."""
     clients = settings.get("clients")
-    if isinstance(clients, int) and clients > MOST_CLIENTS:
-        raise Misconfigured(f"partition {name}: at most {MOST_CLIENTS:,} clients are simulated, not {clients:,}.")
+    most = 10_000
+    if isinstance(clients, int) and clients > most:
+        raise Misconfigured(f"partition {name}: at most {most:,} clients are simulated, not {clients:,}.")
     return build_part(PARTITIONS.get(name), f"partition {name}", settings)
 
 

@@ -9,6 +9,7 @@ Templates are sharp: blur by up to a dot is forgiven, more is not, so that unrea
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from string import ascii_uppercase, digits
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,8 +34,7 @@ class Writing:
     """Of the box, in pixels: it tells how many pixels a dot has."""
 
 
-@dataclass(frozen=True)
-class Cell:
+class Cell(NamedTuple):
     """One character, and the pixel where it begins."""
 
     character: str

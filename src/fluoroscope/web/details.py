@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from fluoroscope.errors import FluoroscopeError
 from fluoroscope.report.traced import plain
@@ -36,8 +36,7 @@ FILES: dict[str, dict[str, str]] = {
 """By kind, the files that can be opened: no other name leads anywhere."""
 
 
-@dataclass(frozen=True)
-class Verdict:
+class Verdict(NamedTuple):
     """A sentence of an audit, with its level."""
 
     title: str
