@@ -6,7 +6,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from fluoroscope.errors import Misconfigured
-from fluoroscope.federation.plan import ModelPlan, TrainingPlan
+from fluoroscope.federation.plan import ModelPlan
+from fluoroscope.federation.training_plan import TrainingPlan
 
 
 def described_model(name: str, arguments: Mapping[str, Any]) -> ModelPlan:

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from fluoroscope.errors import Misconfigured
-from fluoroscope.federation.plan import ModelPlan, TrainingPlan
+from fluoroscope.federation.plan import ModelPlan
+from fluoroscope.federation.training_plan import TrainingPlan
 from fluoroscope.federation.training_record import loss_of
 from fluoroscope.models import Architecture, ImportedNetwork
 from fluoroscope.types import (

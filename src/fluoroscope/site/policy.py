@@ -13,8 +13,9 @@ from pydantic import ConfigDict, Field, field_validator
 from fluoroscope.defences.accounting import DELTA
 from fluoroscope.defences.guard import Verdict
 from fluoroscope.federation.data_plan import rooted_source
-from fluoroscope.federation.plan import DefencePlan, ModelPlan, TrainingPlan, rooted_defence, rooted_model
+from fluoroscope.federation.plan import DefencePlan, ModelPlan, rooted_defence, rooted_model
 from fluoroscope.federation.sections import Section, parse_as, read_toml
+from fluoroscope.federation.training_plan import TrainingPlan
 from fluoroscope.site.decision import Answer, Decision
 from fluoroscope.site.reading import LEAKS, Leak, Metered, Reading
 from fluoroscope.site.reasons import sentence

@@ -10,9 +10,10 @@ from fluoroscope.data.classes import in_classes
 from fluoroscope.data.multi_label import with_findings
 from fluoroscope.defences import Chain
 from fluoroscope.errors import BadInput, Unsupported
-from fluoroscope.federation.plan import ModelPlan, TrainingPlan
+from fluoroscope.federation.plan import ModelPlan
 from fluoroscope.federation.planned import planned_network, planned_training
 from fluoroscope.federation.settings import build_defences
+from fluoroscope.federation.training_plan import TrainingPlan
 from fluoroscope.integrations.checkpoints import record_of_states
 from fluoroscope.integrations.pairs import open_updates
 from fluoroscope.integrations.recorded import RecordedUpdate
