@@ -47,6 +47,7 @@ ALLOWED = {
     "scenarios": CORE,
     # A cell is known by the files that it reads.
     "cells": FOUNDATION | {"data.recognition"},
+    "runs": {"atomic_write", "errors", "strict_json"},
     # Acceptances and a gate's policy are TOML tables, read as a plan's are.
     "report": FOUNDATION | {"federation.sections"},
     "calibration": CORE | {"report.figures", "scenarios", "cells"},
@@ -58,7 +59,8 @@ ALLOWED = {
     "integrations": CORE | {"scenarios", "site"},
     # The live view reads files, and imports nothing that trains or attacks: it starts in a second.
     "web": FOUNDATION | {"report", "site.entry", "site.ledger"},
-    "cli": CORE | {"audit", "calibration", "cells", "integrations", "report", "scenarios", "site", "studies", "web"},
+    "cli": CORE
+    | {"audit", "calibration", "cells", "integrations", "report", "runs", "scenarios", "site", "studies", "web"},
 }
 """A row for every room: what it may import beside itself."""
 
