@@ -16,6 +16,7 @@ FOUNDATION = {
     "progress_file",
     "registry",
     "rng",
+    "runs",
     "strict_json",
     "types",
 }
@@ -59,8 +60,7 @@ ALLOWED = {
     "integrations": CORE | {"scenarios", "site"},
     # The live view reads files, and imports nothing that trains or attacks: it starts in a second.
     "web": FOUNDATION | {"report", "site.entry", "site.ledger"},
-    "cli": CORE
-    | {"audit", "calibration", "cells", "integrations", "report", "runs", "scenarios", "site", "studies", "web"},
+    "cli": CORE | {"audit", "calibration", "cells", "integrations", "report", "scenarios", "site", "studies", "web"},
 }
 """A row for every room: what it may import beside itself."""
 
