@@ -6,6 +6,7 @@ What is written into a private folder is private too, under any umask: so only w
 import errno
 import os
 import re
+import shutil
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +23,12 @@ def write_text(path: Path, text: str, private: bool = False) -> None:
 def write_bytes(path: Path, content: bytes, private: bool = False) -> None:
     """The same of bytes, such as a picture's."""
     _whole(path, lambda part: part.write_bytes(content), private)
+
+
+def copy_file(path: Path, to: Path) -> None:
+    """The file at `to` as well, in a folder that is made."""
+    make_folder(to.parent)
+    _whole(to, lambda part: shutil.copyfile(path, part))
 
 
 def replace_text(path: Path, text: str) -> None:

@@ -99,7 +99,7 @@ def add_to(app: typer.Typer) -> None:
         more = asked != [FormatName.html] or export.mlflow or export.accepted or export.defence
         said = _written(folder, asked, export, out, written) if more else []
         if not renew(folder, written.values()):
-            said.append(f"note: the manifest of {folder} is signed, and knows nothing of this; sign it again.")
+            said.append(f"note: {folder} was signed without this, so it is not signed any more; sign it again.")
         if as_json:
             console.print_json(
                 {**{name: str(path) for name, path in written.items()}, **({"said": said} if said else {})}
