@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all check lint types format lock bench clean
+.PHONY: help demo test test-all check lint types format lock licences sbom bench clean
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -61,6 +61,12 @@ bench: $(READY)  ## speed, as ratios in one run
 lock: $(READY)  ## write constraints.txt and requirements.lock from the environment as it is
 	$(BIN)/python tools/lock.py
 	@touch $(READY)
+
+licences: $(READY)  ## the licence of every package
+	$(BIN)/python tools/licences.py
+
+sbom: $(READY)  ## sbom.cdx.json: every package with version, licence and hash, as CycloneDX 1.5
+	$(BIN)/python tools/sbom.py sbom.cdx.json
 
 clean:
 	rm -rf $(VENV) runs out .mypy_cache .ruff_cache .pytest_cache

@@ -16,6 +16,7 @@ FOUNDATION = {
     "progress_file",
     "registry",
     "rng",
+    "runs",
     "strict_json",
     "types",
 }
@@ -47,6 +48,7 @@ ALLOWED = {
     "scenarios": CORE,
     # A cell is known by the files that it reads.
     "cells": FOUNDATION | {"data.recognition"},
+    "runs": {"atomic_write", "errors", "strict_json"},
     # Acceptances and a gate's policy are TOML tables, read as a plan's are.
     "report": FOUNDATION | {"federation.sections"},
     "calibration": CORE | {"report.figures", "scenarios", "cells"},

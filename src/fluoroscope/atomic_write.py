@@ -1,8 +1,13 @@
-"""Files that are there whole or not at all: a kill or a full disk leaves the old one, and no remains."""
+"""Files that are there whole or not at all: a kill or a full disk leaves the old one, and no remains.
 
+What is written into a private folder is private too, under any umask: so only who makes a run's folder decides it.
+"""
+
+import errno
 import os
 import re
-from collections.abc import Callable, Mapping
+import shutil
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +23,12 @@ def write_text(path: Path, text: str, private: bool = False) -> None:
 def write_bytes(path: Path, content: bytes, private: bool = False) -> None:
     """The same of bytes, such as a picture's."""
     _whole(path, lambda part: part.write_bytes(content), private)
+
+
+def copy_file(path: Path, to: Path) -> None:
+    """The file at `to` as well, in a folder that is made."""
+    make_folder(to.parent)
+    _whole(to, lambda part: shutil.copyfile(path, part))
 
 
 def replace_text(path: Path, text: str) -> None:
@@ -41,19 +52,44 @@ def sync(path: Path) -> None:
 
 
 def make_folder(path: Path, private: bool = False) -> None:
-    """The folder and those above it; a private one is its owner's alone, whatever it was before."""
-    path.mkdir(parents=True, exist_ok=True)
+    """The folder and those above it. A private one is its owner's alone, whatever it was before; so is every new one
+    in a private one."""
+    if not path.exists():
+        if not path.parent.exists():
+            make_folder(path.parent)
+        private = private or is_private(path.parent)
+        path.mkdir(mode=0o700 if private else 0o777, exist_ok=True)
+    elif not path.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
     if private:
         path.chmod(0o700)
+
+
+def make_run_folder(out: Path, inside: Iterable[str], private: bool) -> None:
+    """The folder of a run. Where images are of patients it is its owner's alone, and in a folder that was there before,
+    which stays as it was, those folders `inside` that hold them."""
+    if not out.exists():
+        make_folder(out, private)
+    elif private:
+        for name in inside:
+            make_folder(out / name, private)
+
+
+def is_private(folder: Path) -> bool:
+    """Whether the folder is its owner's alone."""
+    return folder.stat().st_mode & 0o077 == 0
 
 
 def _whole(path: Path, write: Callable[[Path], object], private: bool = False, wait: bool = True) -> None:
     part = path.with_name(f".{path.name}.part")
     try:
+        private = private or is_private(path.parent)
         if private:  # before anything is in it
             os.close(os.open(part, os.O_CREAT | os.O_WRONLY, 0o600))
             part.chmod(0o600)
         write(part)
+        if private:  # a writer may have put a file of its own there
+            part.chmod(0o600)
         if wait:
             sync(part)
         part.replace(path)

@@ -4,6 +4,7 @@ The file is replaced whole, about once per second. A run that is killed cannot s
 its process (number and time of start, since numbers are used again); on others by the age of its last news.
 """
 
+import hashlib
 import os
 import socket
 import threading
@@ -16,7 +17,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from fluoroscope.atomic_write import replace_text
+from fluoroscope.atomic_write import make_folder, replace_text
 from fluoroscope.errors import BadInput, FluoroscopeError
 
 NAME = "progress.json"
@@ -123,7 +124,7 @@ def progress_in(folder: Path, kind: Kind, expected: float | None = None, budget:
         budget: seconds that it may take.
     """
     with suppress(OSError):
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
     now = time.time()
     first = RunProgress(
         kind=kind,
@@ -199,9 +200,10 @@ def _started(pid: int) -> str | None:
 
 
 def _machine() -> str:
-    """This start of this machine, and this room for process numbers in it: a container has its own."""
+    """This start of this machine, and this room for process numbers in it, which a container has of its own: as a
+    digest, since the folder may be sent to somebody who need not know the machine's name."""
     parts = [socket.gethostname()]
     with suppress(OSError):
         parts.append(Path("/proc/sys/kernel/random/boot_id").read_text().strip())
         parts.append(os.readlink("/proc/self/ns/pid"))
-    return " ".join(parts)
+    return hashlib.sha256(" ".join(parts).encode()).hexdigest()[:32]

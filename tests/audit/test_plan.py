@@ -176,5 +176,5 @@ def test_images_of_patients_lie_in_folders_of_their_owner(tmp_path, private):
     open_to = {path: path.stat().st_mode & 0o077 for path in tmp_path.rglob("*")}
     shared = open_to.pop(tmp_path / "shared")
     assert shared, "a folder that was there stays as it was"
-    assert len(open_to) == (9 if private else 1)
+    assert len(open_to) == (5 if private else 1)
     assert not private or not any(open_to.values())

@@ -2,6 +2,7 @@
 
 import io
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -83,16 +84,60 @@ def test_federate_again_is_done_at_once(run):
 def test_records_lists_and_verifies(run):
     listed = json.loads(fluoroscope("records", "run", "--json", "--verify", cwd=run).stdout)
     assert [row["recorded"] for row in listed["rounds"]] == [0, 2, 2]
-    assert listed["not_covered"] == ["timing.json"]
-    for name in ("rounds/0002/client-2.safetensors", "rounds/0002/global.safetensors", "result.json", "summary.json"):
+    assert listed["not_covered"] == []
+    held = json.loads((run / "run/run-manifest.json").read_text())
+    assert listed["digest"] == held["digest"]
+    there = {str(path.relative_to(run / "run")) for path in (run / "run").rglob("*") if path.is_file()}
+    assert set(held["files"]) == there - {"run-manifest.json"}
+    assert listed["files"] == len(there) - 1
+    for name in ("rounds/0002/client-2.safetensors", "rounds/0001/timing.json", "run-manifest.json"):
         victim = run / "run" / name
         content = victim.read_bytes()
-        victim.write_bytes(content[:-1] + b"x")
+        victim.write_bytes(content[:-2] + b"x}")
         bad = fluoroscope("records", "run", "--verify", cwd=run)
         victim.write_bytes(content)
         assert bad.returncode == 2
         assert victim.name in bad.stderr
         assert "Traceback" not in bad.stderr
+
+
+def test_records_without_a_manifest_are_verified_by_their_checksums(run, tmp_path):
+    old = Path(shutil.copytree(run / "run", tmp_path / "run"))
+    (old / "run-manifest.json").unlink()
+    listed = json.loads(fluoroscope("records", "run", "--json", "--verify", cwd=tmp_path).stdout)
+    assert listed["not_covered"] == ["checksums.json", *(f"rounds/{r:04d}/timing.json" for r in range(3))]
+    assert listed["digest"] is None
+    refused = fluoroscope("records", "run", "--sign", "key", cwd=tmp_path)
+    assert (refused.returncode, "no key" in refused.stderr) == (2, True)
+    for name in ("rounds/0002/global.safetensors", "result.json", "summary.json"):
+        content = (old / name).read_bytes()
+        (old / name).write_bytes(content[:-1] + b"x")
+        bad = fluoroscope("records", "run", "--verify", cwd=tmp_path)
+        (old / name).write_bytes(content)
+        assert bad.returncode == 2
+        assert name.split("/")[-1] in bad.stderr
+
+
+def test_a_signed_run_is_verified_with_the_key_that_signed_it(run, tmp_path):
+    shutil.copytree(run / "run", tmp_path / "run")
+    (tmp_path / "secret").write_bytes(b"s" * 32)
+    (tmp_path / "other").write_bytes(b"t" * 32)
+    assert fluoroscope("records", "run", "--sign", "secret", cwd=tmp_path).returncode == 0
+    again = fluoroscope("records", "run", "--verify", "--key", "secret", "--json", cwd=tmp_path)
+    assert json.loads(again.stdout)["signature"] == "hmac-sha256"
+    wrong = fluoroscope("records", "run", "--verify", "--key", "other", cwd=tmp_path)
+    assert (wrong.returncode, "not of this key" in wrong.stderr) == (2, True)
+
+
+def test_clean_lists_and_then_removes_what_is_patients(run, tmp_path):
+    shutil.copytree(run / "run", tmp_path / "run")
+    listed = json.loads(fluoroscope("clean", "run", "--json", cwd=tmp_path).stdout)
+    there = {str(path.relative_to(tmp_path / "run")) for path in (tmp_path / "run").rglob("*.safetensors")}
+    assert {row["path"] for row in listed["runs"][0]["going"]} == there
+    assert "7 files" in fluoroscope("clean", "run", "--yes", cwd=tmp_path).stdout
+    assert not list((tmp_path / "run").rglob("*.safetensors"))
+    assert fluoroscope("records", "run", "--verify", cwd=tmp_path).returncode == 0
+    assert "nothing of patients" in fluoroscope("clean", "run", cwd=tmp_path).stdout
 
 
 def test_data_show_writes_a_sheet_and_the_split(tmp_path):

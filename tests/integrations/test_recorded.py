@@ -1,6 +1,7 @@
 """Updates on disk: what was written is read, damage is noticed, and no name leads out of the folder."""
 
 import json
+import os
 
 import pytest
 import torch
@@ -17,6 +18,18 @@ AFTER = {name: value + 1 for name, value in BEFORE.items()}
 
 def equal(one, other) -> bool:
     return one.keys() == other.keys() and all(torch.equal(one[k], other[k]) for k in one)
+
+
+def test_updates_are_their_owners_alone(tmp_path):
+    tmp_path.chmod(0o755)
+    before = os.umask(0)
+    try:
+        RecordedUpdates(tmp_path / "updates").write("north", 2, BEFORE, AFTER)
+    finally:
+        os.umask(before)
+    paths = [tmp_path / "updates", *(tmp_path / "updates").rglob("*")]
+    assert len(paths) > 6
+    assert not [path for path in paths if path.stat().st_mode & 0o077]
 
 
 def test_what_was_written_is_read(tmp_path):

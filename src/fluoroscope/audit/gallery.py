@@ -7,7 +7,7 @@ from pathlib import Path
 from PIL import Image
 from torch import Tensor
 
-from fluoroscope.atomic_write import write_bytes
+from fluoroscope.atomic_write import make_folder, write_bytes
 from fluoroscope.audit.scored import finite
 from fluoroscope.errors import BadInput
 from fluoroscope.findings import Shown
@@ -46,7 +46,7 @@ def write_gallery(gallery: Sequence[Shown], images: Mapping[str, Tensor], out: P
 
 
 def _write(image: Tensor, path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     written, pixels = io.BytesIO(), (image.nan_to_num().clamp(0, 1) * 255).round().byte().permute(1, 2, 0).numpy()
     Image.fromarray(pixels if pixels.shape[2] == 3 else pixels[:, :, 0]).save(written, "PNG")
     write_bytes(path, written.getvalue())

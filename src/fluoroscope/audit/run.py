@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fluoroscope import strict_json
-from fluoroscope.atomic_write import make_folder, write_text
+from fluoroscope.atomic_write import make_run_folder, write_text
 from fluoroscope.audit.budget import run_within
 from fluoroscope.audit.cell import AuditCell, titled
 from fluoroscope.audit.findings import assembled
@@ -23,6 +23,7 @@ from fluoroscope.federation.plan import parse_plan_as
 from fluoroscope.findings import Audit, Findings, Timing, document_of
 from fluoroscope.findings.consistency import at_odds
 from fluoroscope.progress_file import progress_in
+from fluoroscope.runs.manifest import forget_manifest
 
 OnProgress = Callable[[float, int, str], None]
 
@@ -153,10 +154,8 @@ def _found(
 def make_folders(out: Path, private: bool) -> None:
     """The folder of an audit, and those in it that hold images and updates: their owner's alone where these are of
     patients."""
-    if not out.exists():
-        make_folder(out, private)
-    for name in ("cells", "gallery", "federations", "checkpoints") if private else ():
-        make_folder(out / name, private)
+    forget_manifest(out)  # a run that goes on is not finished
+    make_run_folder(out, ("cells", "gallery", "federations", "checkpoints"), private)
 
 
 def written(findings: Findings, seconds: dict[str, float], total: float, budget_minutes: float, out: Path) -> Audit:
@@ -170,6 +169,7 @@ def written(findings: Findings, seconds: dict[str, float], total: float, budget_
         machine=f"{cores()} cores, {platform.machine()}, {platform.system()}",
         budget_minutes=budget_minutes,
     )
-    write_text(out / "timing.json", strict_json.dumps(timing.model_dump()))
-    write_text(out / "findings.json", strict_json.dumps(document))
+    private = not findings.data.synthetic
+    write_text(out / "timing.json", strict_json.dumps(timing.model_dump()), private)
+    write_text(out / "findings.json", strict_json.dumps(document), private)
     return Audit(out, findings, document, timing)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from fluoroscope.atomic_write import is_private
 from fluoroscope.calibration.attackers import Attackers, measure, play, screening
 from fluoroscope.calibration.candidates import Candidate, checked
 from fluoroscope.calibration.kept import Tried
@@ -48,6 +49,14 @@ def open_bench(path: Path, out: Path, tell: Tell) -> Bench:
         tell("training without the defence")
         store = federate(plan, out / "without")
     return Bench(plan, store, out, _accuracy(store))
+
+
+def of_patients(path: Path) -> bool:
+    """Whether the images behind the records, or of the plan, are of patients, or not known to be phantoms."""
+    if path.is_dir():
+        rounds = path / "rounds"
+        return not rounds.is_dir() or is_private(rounds)
+    return not load_task(read_plan(path)).images.synthetic
 
 
 def stage_for(bench: Bench, how: Settings) -> Stage:

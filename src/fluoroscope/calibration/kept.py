@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fluoroscope import strict_json
-from fluoroscope.atomic_write import write_text
+from fluoroscope.atomic_write import make_folder, write_text
 from fluoroscope.calibration.measured import Measured, from_plain
 from fluoroscope.errors import BadInput
 
@@ -40,7 +40,7 @@ class Tried:
         return found
 
     def keep(self, key: str, found: Measured) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self.folder)
         write_text(self._path(key), strict_json.dumps(found.plain()))
 
     def _path(self, key: str) -> Path:

@@ -15,7 +15,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from fluoroscope import strict_json
-from fluoroscope.atomic_write import write_tensors, write_text
+from fluoroscope.atomic_write import make_folder, write_tensors, write_text
 from fluoroscope.cells.cell import Cell, Result
 from fluoroscope.data.recognition import image_files
 from fluoroscope.digest import digest
@@ -51,7 +51,7 @@ class CellStore:
 
     def save(self, name: str, settings: dict[str, Any], result: Result, seconds: float, title: str = "") -> None:
         numbers, images = self._paths(name)
-        self.folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self.folder)
         if result.images:
             write_tensors(images, {label: tensor.clone() for label, tensor in result.images.items()})
         content = {

@@ -16,6 +16,7 @@ from fluoroscope.cli import (
     audit,
     calibrate,
     canaries,
+    clean,
     compare,
     console,
     data,
@@ -64,7 +65,7 @@ def program() -> typer.Typer:
         """Measures what a medical federation leaks, and what stops it."""
 
     # In the order of the help: the main job, what it leaves, then its parts.
-    main_job, afterwards = (demo, init, audit), (report, compare, gate, serve)
+    main_job, afterwards = (demo, init, audit), (report, compare, gate, serve, clean)
     parts = (data, federate, records, attack, medileak, inspect, defences, calibrate, canaries, study)
     at_the_door = (meter, policy, ledger, supernode, nvflare)
     for command in (*main_job, *afterwards, *parts, *at_the_door):

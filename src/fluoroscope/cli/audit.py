@@ -168,12 +168,14 @@ def tell(found: "Audit", out: Path, how: AuditOptions, steps: Sequence[str]) -> 
     from fluoroscope.report.audit_report import write_report
     from fluoroscope.report.browser import print_pdf
     from fluoroscope.report.traced import plain
+    from fluoroscope.runs.manifest import write_manifest
 
     page = write_report(out, how.show_images)
     files = {"report": str(page), "findings": str(out / "findings.json")}
     if how.pdf:
         files["pdf"] = str(page.with_suffix(".pdf"))
         print_pdf(page, page.with_suffix(".pdf"))
+    write_manifest(out, "audit")
     failed = not any(cell.status == "done" for cell in found.findings.cells)
     if how.as_json:
         console.print_json({**found.document, "files": files, "next": list(steps)})

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from fluoroscope.calibration.stage import Stage
 
 
+_KEPT = ("tried", "rehearsed", "with", "without")
+
+
 def add_to(app: typer.Typer) -> None:
     """Enter the command."""
 
@@ -69,15 +72,16 @@ def add_to(app: typer.Typer) -> None:
         A search that was stopped goes on where it was when the same command is given again.
         """
         from fluoroscope import strict_json
-        from fluoroscope.atomic_write import write_text
+        from fluoroscope.atomic_write import make_run_folder, write_text
         from fluoroscope.calibration.calibrate import calibrate as search
-        from fluoroscope.calibration.calibrate import check, open_bench, stage_for, without_defence
+        from fluoroscope.calibration.calibrate import check, of_patients, open_bench, stage_for, without_defence
         from fluoroscope.calibration.figures import drawn
         from fluoroscope.calibration.points import Settings, front
         from fluoroscope.calibration.search import questions
         from fluoroscope.calibration.target import parse_target
         from fluoroscope.progress_file import progress_in
         from fluoroscope.report.figures import write
+        from fluoroscope.runs.manifest import forget_manifest, write_manifest
 
         options.use("cpu", threads)
         if on not in ("public", "records"):
@@ -93,6 +97,8 @@ def add_to(app: typer.Typer) -> None:
             raise Misconfigured(f"{path} is neither a folder of records nor a plan.")
         weaker = 2 if len(wanted) > 1 else 0
         asked = sum(1 if each.knob is None else questions(each.knob, precision) for each in wanted)
+        forget_manifest(where)
+        make_run_folder(where, _KEPT, private=of_patients(path))
         with bar("calibrating") as show, progress_in(where, "calibration") as keep:
             steps = count()
 
@@ -124,12 +130,12 @@ def add_to(app: typer.Typer) -> None:
             "not_attacked": {each.name: each.not_seen for each in wanted if each.not_seen is not None},
             "front": [point.plain() for point in best],
         }
-        where.mkdir(parents=True, exist_ok=True)
         write_text(where / "calibration.json", strict_json.dumps(result))
         files = {"findings": str(where / "calibration.json")}
         if found:
             title = f"{path.name}: settings that meet {target}, seed {how.seed}"
             files["png"] = str(write(drawn(found, bench.accuracy, title), where / "calibration")[0])
+        write_manifest(where, "calibrate")
         if as_json:
             console.print_json({**result, "files": files})
             return

@@ -27,6 +27,7 @@ def run(plan: "Plan", out: Path, engine: str, device: str, threads: int | None) 
     from fluoroscope.federation.summary import federation_summary
     from fluoroscope.federation.task import load_task
     from fluoroscope.report.federation_page import federation_page
+    from fluoroscope.runs.manifest import write_manifest
 
     options.use(device, threads)
     begun = RecordStore(out)
@@ -37,7 +38,9 @@ def run(plan: "Plan", out: Path, engine: str, device: str, threads: int | None) 
     task = load_task(plan)
     summary = federation_summary(task, store)
     store.write_text("summary.json", strict_json.dumps(summary))
-    return store.write_text("index.html", federation_page(summary, _origin(task, store))), summary
+    page = store.write_text("index.html", federation_page(summary, _origin(task, store)))
+    write_manifest(out, "federate", store.tensor_checksums())
+    return page, summary
 
 
 def _origin(task: "Task", store: "RecordStore") -> "Origin":

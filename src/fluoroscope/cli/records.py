@@ -1,52 +1,75 @@
 """`fluoroscope records`: what was recorded."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fluoroscope.cli import console, options
+from fluoroscope.errors import Misconfigured
+
+if TYPE_CHECKING:
+    from fluoroscope.federation.store import RecordStore
 
 
 def add_to(app: typer.Typer) -> None:
     """Enter the command."""
 
-    @app.command(epilog="Example: fluoroscope records runs/p1 --verify")
+    @app.command(
+        epilog="Examples: fluoroscope records runs/p1 --verify   |   fluoroscope records runs/audit --sign key.pem   "
+        "|   fluoroscope records runs/audit --verify --key key.pub"
+    )
     def records(
-        folder: Annotated[Path, typer.Argument(help="A folder that `federate --out` or `demo` wrote.")],
+        folder: Annotated[
+            Path, typer.Argument(help="A folder that `federate --out` wrote; with --verify or --sign any run's.")
+        ],
         verify: Annotated[bool, typer.Option("--verify", help="Read every file and check its checksum.")] = False,
+        key: Annotated[
+            Path | None,
+            typer.Option(help="With --verify: who must have signed. An Ed25519 key (PEM, OpenSSH), or a secret."),
+        ] = None,
+        sign: Annotated[
+            Path | None,
+            typer.Option(help="Check every file, then sign the run's manifest with this private key or secret."),
+        ] = None,
         as_json: options.Json = False,
     ) -> None:
-        """Show which updates are on disk: round by round, client by client."""
-        from fluoroscope.federation.store import RecordStore
-        from fluoroscope.federation.verification import verify as verified
+        """Show which updates are on disk: round by round, client by client. With --verify: whether all files of a
+        finished run are those that were written."""
+        if key is not None and not verify:
+            raise Misconfigured("--key says who must have signed: add --verify.")
+        from fluoroscope.cli.verified import check
 
-        store = RecordStore(folder)
-        header = store.header
-        checked = verified(store) if verify else None
+        checked = check(folder, key, sign) if verify or sign is not None else None
+        said: dict[str, Any] = {"verified": verify or sign is not None}
         rows: list[dict[str, Any]] = []
-        for r in store.rounds():
-            manifest, kept = store.manifest(r), store.recorded(r)
-            rows.append(
-                {
-                    "round": r,
-                    "recorded": len(kept),
-                    "clients": kept,
-                    "megabytes": sum(path.stat().st_size for path in store.files(r)) / 1e6,
-                    "validation_accuracy": manifest.validation_accuracy,
-                }
-            )
+        title = ""
+        if checked is None or (folder / "run.json").exists():
+            from fluoroscope.federation.store import RecordStore
+
+            store = RecordStore(folder)
+            header, rows = store.header, _rounds(store)
+            title = f"{folder}: {header.architecture.name}, {len(header.clients)} clients"
+            said = {"plan": header.plan, "versions": header.versions, **said, "rounds": rows}
         if as_json:
-            said = {"plan": header.plan, "versions": header.versions, "verified": verify, "rounds": rows}
-            if checked is not None:
-                said |= {"files": checked.files, "not_covered": [*checked.uncovered, "timing.json"]}
-            console.print_json(said)
+            console.print_json(said if checked is None else {**said, **checked.plain()})
             return
         for row in rows:
             row["clients"] = "all" if row["clients"] == header.clients else ", ".join(row["clients"]) or None
-        console.print_table(f"{folder}: {header.architecture.name}, {len(header.clients)} clients", rows)
-        if checked is not None:
-            what = "header, manifests, models, updates and results"
-            console.say(f"every record is whole: {checked.files} files ({what}). Not covered: timing.json.")
-            if checked.uncovered:
-                console.say(f"no checksum is known of {', '.join(checked.uncovered)}: an earlier version wrote them.")
+        if rows:
+            console.print_table(title, rows)
+        for words in () if checked is None else checked.words:
+            console.say(words)
+
+
+def _rounds(store: "RecordStore") -> list[dict[str, Any]]:
+    return [
+        {
+            "round": r,
+            "recorded": len(store.recorded(r)),
+            "clients": store.recorded(r),
+            "megabytes": sum(path.stat().st_size for path in store.files(r)) / 1e6,
+            "validation_accuracy": store.manifest(r).validation_accuracy,
+        }
+        for r in store.rounds()
+    ]

@@ -85,6 +85,7 @@ def add_to(app: typer.Typer) -> None:
         pipelines and committees."""
         from fluoroscope.report.audit_report import write_report
         from fluoroscope.report.browser import print_pdf
+        from fluoroscope.runs.manifest import renew
 
         asked = list(dict.fromkeys(export.format or [FormatName.html]))
         _possible(asked, export, pdf, show_images, out)
@@ -97,6 +98,8 @@ def add_to(app: typer.Typer) -> None:
             print_pdf(written["page"], written["pdf"])
         more = asked != [FormatName.html] or export.mlflow or export.accepted or export.defence
         said = _written(folder, asked, export, out, written) if more else []
+        if not renew(folder, written.values()):
+            said.append(f"note: {folder} was signed without this, so it is not signed any more; sign it again.")
         if as_json:
             console.print_json(
                 {**{name: str(path) for name, path in written.items()}, **({"said": said} if said else {})}
@@ -125,6 +128,7 @@ def _written(
     folder: Path, asked: list[FormatName], export: ExportOptions, out: Path | None, written: dict[str, Path]
 ) -> list[str]:
     """Write the exports, enter their paths, log them, and return what is to be said."""
+    from fluoroscope.atomic_write import make_folder, write_text
     from fluoroscope.findings import read_findings
     from fluoroscope.report.accepted import read_accepted
     from fluoroscope.report.exports.brief import brief
@@ -143,8 +147,8 @@ def _written(
             continue
         how = FORMATS[name]
         path = out or folder / (f"numbers-{how.file}" if export.numbers_only and not how.public else how.file)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(how.write(bare if how.public else full), encoding="utf-8", newline="\n")
+        make_folder(path.parent)
+        write_text(path, how.write(bare if how.public else full))
         written[name] = path
     return [*full.review.remarks, *(_logged(export.mlflow, full, folder, written) if export.mlflow else [])]
 

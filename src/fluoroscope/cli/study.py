@@ -58,6 +58,7 @@ def add_to(app: typer.Typer) -> None:
         A study that was killed goes on with the cells that were running when the same command is given again.
         Cells that are timed run one after another, with all threads, unless --workers or --engine is given.
         """
+        from fluoroscope.runs.manifest import write_manifest
         from fluoroscope.studies import STUDIES
         from fluoroscope.studies.run import run as run_study
         from fluoroscope.studies.run import write_findings
@@ -78,6 +79,7 @@ def add_to(app: typer.Typer) -> None:
                 where,
             )
         files = write_findings(findings, out)
+        write_manifest(out, "study")
         if as_json:
             console.print_json(findings.plain())
             return

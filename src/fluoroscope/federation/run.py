@@ -15,6 +15,7 @@ from flwr.app import Context, Message, MessageType
 from flwr.serverapp import Grid, ServerApp
 
 from fluoroscope import process_tuning
+from fluoroscope.atomic_write import is_private, make_folder
 from fluoroscope.federation.client import client_app
 from fluoroscope.federation.grid import InProcessGrid
 from fluoroscope.federation.plan import Plan
@@ -53,9 +54,10 @@ def federate(
 def _lock(out: Path) -> BaseFileLock:
     """Beside the folder, which holds records only; the system opens it when its holder dies."""
     folder = out.absolute()
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(folder.parent)
     if os.access(folder.parent, os.W_OK):
-        return FileLock(folder.with_name(f".{folder.name}.lock"))
+        lock = folder.with_name(f".{folder.name}.lock")
+        return FileLock(lock, mode=0o600) if is_private(folder.parent) else FileLock(lock)
     name = hashlib.sha256(str(folder).encode()).hexdigest()[:16]
     return FileLock(Path(tempfile.gettempdir()) / f"fluoroscope-{name}.lock")
 

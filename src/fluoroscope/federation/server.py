@@ -32,6 +32,7 @@ from fluoroscope.federation.strategies import build_strategy, restore_server_sta
 from fluoroscope.federation.task import Task, load_task
 from fluoroscope.federation.withheld import FillWithheld
 from fluoroscope.rng import generator
+from fluoroscope.runs.manifest import forget_manifest
 
 TIMEOUT = 24 * 3600.0
 """Seconds that the server waits for one round's replies, where the plan does not say."""
@@ -54,6 +55,7 @@ def serve(grid: Grid, plan: Plan, out: Path, device: str, progress: Progress) ->
     if done is not None and done > plan.rounds:
         raise Misconfigured(f"{out} holds {done} rounds already, and rounds = {plan.rounds}; ask for {done} or more.")
     store.begin(_header(task), plan.model_dump(mode="json"), private=is_own(plan) or not task.images.synthetic)
+    forget_manifest(out)
     store.remove("result.json")  # it comes last, so where it is, all of the header's plan is done
     recorder = Recorder(_defended(strategy, task), task, store, done or 0, progress, owners)
     if done is None:

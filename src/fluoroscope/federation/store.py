@@ -93,7 +93,7 @@ class RecordStore:
     def write_file(self, server_round: int, name: str, state: State) -> str:
         """A file of a round that is not whole yet; gives its checksum."""
         part = self._part(server_round)
-        part.mkdir(exist_ok=True)
+        make_folder(part)
         write_tensors(part / name, state)
         with (part / name).open("rb") as file:
             checksum = hashlib.file_digest(file, "sha256").hexdigest()
@@ -152,6 +152,11 @@ class RecordStore:
     def network(self) -> Network:
         """What the run trains."""
         return self.header.architecture.network()
+
+    def tensor_checksums(self) -> dict[str, str]:
+        """SHA-256 of the tensors on disk, as they were when they were written, by their names in the folder."""
+        known = ((path, self.manifest(r).files.get(path.name)) for r in self.rounds() for path in self.files(r))
+        return {path.relative_to(self.folder).as_posix(): checksum for path, checksum in known if checksum}
 
     def rounds(self) -> list[int]:
         """The whole rounds, in order; 0 is the initial state."""

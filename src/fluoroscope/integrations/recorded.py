@@ -23,7 +23,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from fluoroscope import strict_json
-from fluoroscope.atomic_write import sync, write_bytes, write_text
+from fluoroscope.atomic_write import make_folder, sync, write_bytes, write_text
 from fluoroscope.errors import BadInput
 from fluoroscope.federation.manifest import StoredNetwork
 from fluoroscope.federation.training_record import plain_training, read_training
@@ -101,9 +101,11 @@ class RecordedUpdates:
         if folder.exists():
             self._check_same(about)
             return
+        if not self.folder.exists():
+            make_folder(self.folder, private=True)  # an update is as private as the images behind it
         self._keep_model(about.before, sent)
         part = folder.with_name(f".{folder.name[:100]}.{secrets.token_hex(8)}.part")
-        part.mkdir(parents=True)
+        make_folder(part)
         try:
             write_bytes(part / "after.safetensors", back)
             write_text(part / "update.json", strict_json.dumps(about.plain()))
@@ -151,7 +153,7 @@ class RecordedUpdates:
         path = self._model(checksum)
         if path.exists():
             return
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         part = path.with_name(f"{secrets.token_hex(8)}.part")  # of this process alone: others may write the same model
         try:
             write_bytes(part, content)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from fluoroscope.atomic_write import write_text
+from fluoroscope.atomic_write import make_folder, write_text
 from fluoroscope.findings import Audit, read_findings
 from fluoroscope.report.engineer import engineer, scores_meant
 from fluoroscope.report.numbers_only import numbers_only
@@ -28,8 +28,8 @@ def write_report(
     audit = read_findings(folder)
     page = render_numbers(audit) if without_names else render_audit(audit, show_images, with_timing)
     path = out or folder / "report.html"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_text(path, page)
+    make_folder(path.parent)
+    write_text(path, page, private=not audit.findings.data.synthetic and not without_names)
     return path
 
 

@@ -38,6 +38,7 @@ def print_pdf(page: Path, pdf: Path) -> None:
                 timeout=_SECONDS,
                 check=False,
                 encoding="utf-8",
+                umask=0o077 if page.stat().st_mode & 0o077 == 0 else -1,  # a private page's PDF is private
                 errors="replace",  # whatever the locale: what a browser says is for people
             )
             said = done.stderr.strip().splitlines()[-1:] if done.returncode else []

@@ -19,6 +19,8 @@ from fluoroscope.report.view import PLACES, Placed, View, attacked_in_words, dif
 
 _LONG = 12
 """Rows that a reader takes in without scrolling far."""
+_GALLERIES = "What reconstructions look like"
+_GONE = "The images are not here: <code>fluoroscope clean</code> removed them, or the findings came without them."
 _STAGES = {"prior": "Prior", "reconstruction": "Reconstruction", "original": "Original"}
 
 
@@ -139,6 +141,8 @@ def _galleries(view: View) -> Section | None:
     cells = [placed for placed in view.done(*KINDS) if placed[1].gallery]
     if not cells:
         return None
+    if not (view.audit.folder / "gallery").exists():
+        return Section(_GALLERIES, Markup(_GONE), [Galleries([])])
     text = Markup(
         "Move a slider from what the attacker had before (the prior) over the reconstruction to the original image."
     )
@@ -155,7 +159,7 @@ def _galleries(view: View) -> Section | None:
         )
         for placed in cells
     ]
-    return Section("What reconstructions look like", text, [Galleries(galleries)])
+    return Section(_GALLERIES, text, [Galleries(galleries)])
 
 
 def _viewer(view: View, cell: int, number: int, shown: Shown) -> Viewer:

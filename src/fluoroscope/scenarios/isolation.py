@@ -6,7 +6,6 @@ folder, and neither its arguments nor its environment name the run.
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -21,6 +20,7 @@ import safetensors.torch
 import torch
 from threadpoolctl import threadpool_info  # type: ignore[import-untyped]
 
+from fluoroscope.atomic_write import copy_file
 from fluoroscope.attacks import Attack
 from fluoroscope.attacks.common.checkpoint import Checkpoint
 from fluoroscope.errors import FluoroscopeError
@@ -134,7 +134,7 @@ class _Kept:
         self._seen: dict[Path, tuple[int, int]] = {}
         if self._ours is not None:
             for path in _files(self._ours):
-                _copy(path, theirs / path.relative_to(self._ours))
+                copy_file(path, theirs / path.relative_to(self._ours))
             self._seen = {path: _version(path) for path in _files(theirs)}
 
     def bring_over(self) -> None:
@@ -143,7 +143,7 @@ class _Kept:
             return
         for path in _files(self._theirs):
             if self._seen.get(path) != (version := _version(path)):
-                _copy(path, self._ours / path.relative_to(self._theirs))
+                copy_file(path, self._ours / path.relative_to(self._theirs))
                 self._seen[path] = version
 
     @property
@@ -211,12 +211,3 @@ def _files(folder: Path) -> list[Path]:
 def _version(path: Path) -> tuple[int, int]:
     state = path.stat()
     return state.st_mtime_ns, state.st_ino
-
-
-def _copy(path: Path, to: Path) -> None:
-    part = to.with_name(f".{to.name}.part")
-    to.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(path, part)
-    with part.open("rb") as file:
-        os.fsync(file.fileno())
-    part.replace(to)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fluoroscope import strict_json
-from fluoroscope.atomic_write import write_text
+from fluoroscope.atomic_write import make_folder, write_text
 from fluoroscope.digest import digest
 from fluoroscope.scores.intervals import Interval
 
@@ -47,7 +47,7 @@ class KeptRehearsals:
             return read_row(json.loads(path.read_text(encoding="utf-8")))
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             row = rehearse()
-        self.folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self.folder)
         write_text(path, strict_json.dumps(asdict(row)))
         return row
 

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from fluoroscope import strict_json
-from fluoroscope.atomic_write import write_text
+from fluoroscope.atomic_write import make_folder, write_text
 from fluoroscope.digest import digest
 from fluoroscope.scenarios.rehearsed import Rehearsed, read_row
 from fluoroscope.types import LabelledImages, Observation
@@ -57,7 +57,7 @@ def folder_for(kept: Path | None, seen: Observation, public: LabelledImages, see
         seed,
     )
     folder = kept / f"{_BEGIN}{key[:24]}"
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     folder.touch()  # used last
     yield folder
     _forget(kept)

@@ -5,12 +5,16 @@ from pathlib import Path
 from typing import Any
 
 from fluoroscope import strict_json
-from fluoroscope.atomic_write import write_text
+from fluoroscope.atomic_write import make_folder, make_run_folder, write_text
 from fluoroscope.cells import LOCAL, ONE_BY_ONE, Engine, OnProgress, run_cells
 from fluoroscope.progress_file import progress_in
 from fluoroscope.report.figures import write
+from fluoroscope.runs.manifest import forget_manifest
 from fluoroscope.studies.study import Row, Rows, Size, Study
 from fluoroscope.studies.table import markdown
+
+_KEPT = ("cells", "checkpoints", "federations", "learned", "shadows")
+"""Folders of cells: images, updates, and what attackers learned from them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +61,8 @@ def run(
     Without an engine, the cells of a study that is not parallel run one at a time with all threads.
     """
     grid = study.grid(size, data)
+    forget_manifest(out)
+    make_run_folder(out, (*_KEPT, study.name), private=data is not None and not data.startswith("phantom/"))
     with progress_in(out / study.name, "study") as keep:
 
         def tell(done: float, cells: int, what: str) -> None:
@@ -74,7 +80,7 @@ def run(
 def write_findings(findings: Findings, out: Path) -> dict[str, Path]:
     """findings.json, table.md, figure.png and figure.svg in the study's own folder under `out`."""
     folder = out / findings.study.name
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     data, table = folder / "findings.json", folder / "table.md"
     write_text(data, strict_json.dumps(findings.plain()))
     write_text(table, f"# {findings.study.title}\n\n{findings.study.claim}\n\n{markdown(findings.rows)}")

@@ -9,7 +9,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from fluoroscope.atomic_write import write_tensors
+from fluoroscope.atomic_write import make_folder, write_tensors
 from fluoroscope.attacks.common.descent import S
 from fluoroscope.attacks.common.engine import DescentState
 from fluoroscope.errors import BadInput
@@ -51,7 +51,7 @@ class FileKeeper:
     def keep(self, midway: DescentState[S], ended: bool) -> None:
         if not ended and time.monotonic() - self.written < self.every_seconds:
             return
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(self.path.parent)
         numbers = json.dumps({"iterations": midway.iterations, "seconds": midway.seconds})
         about = {"format": FORMAT, "key": self.key, "numbers": numbers, "ended": str(ended)}
         write_tensors(self.path, _tensors(midway), about)

@@ -8,7 +8,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
-from fluoroscope.atomic_write import write_tensors
+from fluoroscope.atomic_write import make_folder, write_tensors
 from fluoroscope.attacks.common.checkpoint import Checkpoint
 from fluoroscope.attacks.common.running import OnIteration
 from fluoroscope.attacks.common.setup import SIMULATION, Setup
@@ -134,7 +134,7 @@ def _after(tell: Callable[[int], None], iteration: int) -> None:
 def _keep(rounds: SimulatedRounds, checkpoint: Checkpoint | None, key: str, seed: int) -> None:
     if checkpoint is not None:
         path = checkpoint.folder / f"simulated-{digest(key, seed)[:24]}.safetensors"
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         arrays = {"images": rounds.images, "folds": rounds.folds}
         write_tensors(path, arrays | {f"evidence.{kind}": value for kind, value in rounds.evidence.items()})
 

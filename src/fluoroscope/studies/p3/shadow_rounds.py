@@ -10,7 +10,7 @@ from filelock import FileLock
 from safetensors.torch import load_file
 from torch import Tensor
 
-from fluoroscope.atomic_write import write_tensors
+from fluoroscope.atomic_write import make_folder, write_tensors
 from fluoroscope.attacks.inference.likelihood_ratio import Shadows, confidences
 from fluoroscope.attacks.inference.seen_model import SeenModel
 from fluoroscope.attacks.inference.shadows import client, halves, shadow_sets
@@ -53,7 +53,7 @@ def shadow_rounds(
 ) -> dict[Seat, Shadows]:
     """For each seat what the shadow models make of the candidates; trained once for all cells that need them."""
     path = folder / "shadows" / f"{run.plan.fingerprint[:16]}-{shadows}-{others}-{len(candidates)}.safetensors"
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     with FileLock(path.with_suffix(".lock")):
         if not path.exists():
             write_tensors(path, _trained(run, candidates, pool, shadows, others))
