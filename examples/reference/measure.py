@@ -16,21 +16,25 @@ from fluoroscope.audit import audit
 from fluoroscope.cells import Local
 from fluoroscope.report.grades import gains
 
-NOISE = {"name": "percentile-gaussian", "noise_scale": 1.0}
-STRONG_NOISE = {"name": "percentile-gaussian", "noise_scale": 6.0}
-DP_SGD = {"name": "dp-sgd", "clip_norm": 1.0, "noise_multiplier": 1.0}
-CLIP_AND_NOISE = {"name": "clip-and-noise", "clip_norm": 1.0, "noise_multiplier": 0.05}
-VARIED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+Parts = list[dict[str, Any]]
+NOISE: Parts = [{"name": "percentile-gaussian", "noise_scale": 1.0}]
+STRONG_NOISE: Parts = [{"name": "percentile-gaussian", "noise_scale": 6.0}]
+LOCAL_DP: Parts = [
+    {"name": "fed-bn", "parameters": True},
+    {"name": "clip-and-noise", "clip_norm": 1.0, "noise_multiplier": 0.05},
+]
+AT_HOME: Parts = [{"name": "fed-bn", "parameters": True}]
+VARIED: dict[str, tuple[dict[str, Any], Parts]] = {
     "a hospital with one patient": ({"train": [1, 0]}, NOISE),
     "a hospital with four patients": ({"train": [2, 2]}, STRONG_NOISE),
-    "a hospital with eight patients": ({"train": [4, 4]}, CLIP_AND_NOISE),
-    "a hospital with 32 patients": ({"train": [16, 16]}, DP_SGD),
+    "a hospital with eight patients": ({"train": [4, 4]}, LOCAL_DP),
+    "a hospital with 32 patients": ({"train": [16, 16]}, AT_HOME),
     "one patient, pictures of the eye": (
         {"others": [[12] * 5, [12] * 5, [2, 2, 2, 20, 30]], "train": [1, 0, 0, 0, 0], "source": "phantom/fundus"},
-        DP_SGD,
+        STRONG_NOISE,
     ),
 }
-"""What is changed in plan.toml, and the defence that is tried."""
+"""What is changed in plan.toml, and the defences that are tried together."""
 
 
 def main() -> None:
@@ -48,11 +52,11 @@ def main() -> None:
     asked.out.write_text(json.dumps({"command": command, "federations": found}, indent=1) + "\n", encoding="utf-8")
 
 
-def _measured(name: str, changed: dict[str, Any], defence: dict[str, Any], folder: Path) -> list[dict[str, Any]]:
+def _measured(name: str, changed: dict[str, Any], defence: Parts, folder: Path) -> list[dict[str, Any]]:
     plan = tomllib.loads(Path(__file__).with_name("plan.toml").read_text(encoding="utf-8"))
     plan["partition"]["train"] = [*changed.get("others", plan["partition"]["train"][:-1]), changed["train"]]
     plan["data"]["source"] = changed.get("source", plan["data"]["source"])
-    plan["audit"]["compare"] = [{"label": str(defence["name"]), "defence": [defence]}]
+    plan["audit"]["compare"] = [{"label": " + ".join(part["name"] for part in defence), "defence": defence}]
     found = audit(plan, folder, Local(workers=1)).findings
     return [
         {

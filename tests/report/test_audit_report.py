@@ -60,7 +60,8 @@ def test_every_score_is_on_the_page(audit, page):
 
 def test_the_officer_reads_it_first(page):
     order = ["Is it safe?", "Questions, and what was measured", "Attacker by attacker", "Recommended setting",
-             "What may be said", "What was assumed of the attacker", "What was left out, failed or gave up", "Words"]  # fmt: skip
+             "What may be said", "What was assumed of the attacker", "What was left out, failed or gave up",
+             "Words"]  # fmt: skip
     places = [page.index(f"{title}</h2>") for title in [*order, "For the engineer"]]
     assert places == sorted(places)
     for words in ("Leaks", "Holds", "Unclear", "Not tested", "with 95 % confidence between", "Stopped by"):
@@ -147,8 +148,9 @@ def test_sections_without_cells_are_absent(audit, tmp_path):
     small = page_of(tmp_path, tmp_path)
     assert "Leakage and accuracy by defence" in small
     assert "Round by round" in small
-    for title in ("Client inference", "reconstructions look like", "guard's verdicts", 'id="say"', "left out, failed or",
-                  "How long it took", "<input", "What it looks like", "Who was found?"):  # fmt: skip
+    for title in ("Client inference", "reconstructions look like", "guard's verdicts", 'id="say"',
+                  "left out, failed or", "How long it took", "<input", "What it looks like",
+                  "Who was found?"):  # fmt: skip
         assert title not in small
 
 

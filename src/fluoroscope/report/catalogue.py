@@ -1,4 +1,4 @@
-"""The sentences of an audit's page, all in one file per language: `catalogue.en.toml`. Another language is another file.
+"""The sentences of an audit's page, all in one file per language: `catalogue.en.toml` is the English one.
 
 A sentence has places, `{found}`, and words that the glossary explains: `[update]`, or `[updates|update]` where the
 glossary has it in another form. What stands in `backquotes` is typed.

@@ -60,8 +60,10 @@ def grade_of(level: Level, severity: Severity, gain: float | None) -> Grade:
     Example:
         >>> grade_of("leaks", "critical", 0.05), grade_of("leaks", "medium", 0.9), grade_of("holds", "high", 0.0)
         ('D', 'D', 'A')
-        >>> grade_of("unclear", "critical", 0.1), grade_of("unclear", "critical", None), grade_of("not tested", "low", 1.0)
-        ('B', 'C', '?')
+        >>> grade_of("unclear", "critical", 0.1), grade_of("unclear", "critical", None)
+        ('B', 'C')
+        >>> grade_of("not tested", "critical", None)
+        '?'
     """
     if level == "not tested":
         return "?"
@@ -82,26 +84,23 @@ def graded(findings: Findings, verdict: Verdict, label: str) -> Graded:
 
 def graded_today(findings: Findings, verdict: Verdict, label: str) -> Graded:
     """The same of the federation as it is: without the guard, which the findings count in wherever it helps."""
-    kinds = next((each.kinds for each in verdict.levels if each.defence == label), ())
-    if verdict.stopped_by == GUARD:
-        kinds = tuple(kind.model_copy(update={"level": verdict.level}) for kind in kinds)
-    return _worst(_of_kind(findings, verdict, label, kind) for kind in kinds)
+    return _worst(_kinds_today(findings, verdict, label))
 
 
 def worst(grades: Iterable[Grade]) -> Grade:
     """The worst of several; `?` only where there is nothing else, and no A where something was not tested."""
     every = list(grades)
-    found = max(every, key=GRADES.index, default="?")
+    found: Grade = max(every, key=GRADES.index, default="?")
     return "B" if found == "A" and "?" in every else found
 
 
 def gains(findings: Findings, label: str) -> dict[Kind, float]:
-    """What each kind of attack got under a setting in its worst cell."""
+    """What each kind of attack got under a setting, without the guard: 0 where no leak is shown."""
     found: dict[Kind, float] = {}
-    for cell in findings.cells:
-        gain = gained(cell)
-        if cell.defence == label and gain is not None:
-            found[cell.kind] = max(gain, found.get(cell.kind, 0.0))
+    for verdict in findings.verdicts:
+        for of in _kinds_today(findings, verdict, label):
+            if of.kind is not None and of.cell is not None and findings.cells[of.cell].defence == label:
+                found[of.kind.kind] = (of.gain or 0.0) if of.kind.level == "leaks" else 0.0
     return found
 
 
@@ -117,12 +116,26 @@ def gained(cell: Cell, worse_end: bool = False) -> float | None:
     most = _most(cell) if cell.kind == "label-counts" else 1.0
     if chance is None or most <= chance:
         return None
-    return min(1.0, max(0.0, (value - chance) / (most - chance)))
+    gain = min(1.0, max(0.0, (value - chance) / (most - chance)))
+    return gain if worse_end else min(gain, _found(cell))
+
+
+def _found(cell: Cell) -> float:
+    """Of all patients who were attacked, those found: one sure guess among many patients is not everything."""
+    found, images = (cell.scores.get(name, Score(value=None)).value for name in ("found", "images"))
+    return 1.0 if found is None or not images else found / images
 
 
 def _most(cell: Cell) -> float:
     """Of the error of a guess without an update, all can be gained."""
     return cell.scores.get("error_public", Score(value=None)).value or 1.0
+
+
+def _kinds_today(findings: Findings, verdict: Verdict, label: str) -> list[Graded]:
+    kinds = next((each.kinds for each in verdict.levels if each.defence == label), ())
+    if verdict.stopped_by == GUARD:
+        kinds = tuple(kind.model_copy(update={"level": verdict.level}) for kind in kinds)
+    return [_of_kind(findings, verdict, label, kind) for kind in kinds]
 
 
 def _of_kind(findings: Findings, verdict: Verdict, label: str, kind: KindLevel) -> Graded:

@@ -119,7 +119,7 @@ def claim(view: View, number: int) -> Markup:
         if getattr(promised, key) is not None:
             at = pointer("defences", number, "claim", key)
             said += Markup("; {} = {}").format(sign, view.write.number(at, ".3g"))
-    said += Markup(" for each {}").format(promised.unit) if promised.unit else Markup("")
+    said += Markup(" ") + view.words.say("advice.unit", unit=promised.unit) if promised.unit else Markup("")
     said += Markup(" ({}, {} DP)").format(promised.relation, promised.trust) if promised.relation else Markup("")
     return Markup('<span class="claim">{}</span>').format(said)
 
@@ -154,8 +154,9 @@ def _levels(view: View) -> list[LevelRow]:
             if each is not None
         ]
         levels = [
-            each
-            and Rated(
+            None
+            if each is None
+            else Rated(
                 graded(view.audit.findings, verdict, label).grade,
                 each.level.replace(" ", "-"),
                 view.words.say(f"level.{each.level}"),
@@ -166,16 +167,12 @@ def _levels(view: View) -> list[LevelRow]:
     return rows
 
 
-_OF = {"value": "", "times chance": " times what guessing reaches", "above chance": " above what guessing reaches"}
-
-
 def _size(view: View, number: int) -> Markup:
     size = view.audit.findings.sizes[number]
     measured = metric(size.metric, size.kind)
     most = view.write.number(pointer("sizes", number, "most"), "g")
-    return Markup("{}, {}: {}{}").format(
-        KINDS[size.kind].lower(), (measured.in_words or measured.title).lower(), most, _OF[size.of]
-    )
+    of = (measured.in_words or measured.title).lower()
+    return view.words.say(f"size.{size.of}", kind=KINDS[size.kind].lower(), metric=of, most=most)
 
 
 def _promise(view: View, label: str | None) -> Markup | None:

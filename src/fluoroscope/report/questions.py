@@ -100,6 +100,7 @@ def _is(placed: Placed, client: str, label: str) -> bool:
     return (str(placed[1].settings.get("client")), placed[1].defence) == (client, label)
 
 
+_SIGNIFICANT = 0.05
 _DRAWN = 16
 """Patients who have a dot each; of more the numbers say it."""
 
@@ -112,9 +113,11 @@ def _found_of(view: View, cells: Sequence[Placed]) -> Markup:
     found, images = (
         view.write.number(pointer("cells", place, "scores", name, "value"), ".0f") for name in ("found", "images")
     )
-    said = view.words.say("question.of", found=found, images=images)
+    p_value = view.audit.findings.cells[place].scores.get("p_value")
+    chance = p_value is not None and p_value.value is not None and p_value.value > _SIGNIFICANT
+    said = view.words.say("question.by_chance" if chance else "question.of", found=found, images=images)
     many = view.audit.findings.cells[place].scores["images"].value or 0.0
-    if not 0 < many <= _DRAWN:
+    if chance or not 0 < many <= _DRAWN:
         return said
     taken = round(score.value or 0.0)
     each = Markup("").join(

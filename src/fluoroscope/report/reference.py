@@ -1,4 +1,4 @@
-"""Known federations that a page compares its own with: measured by examples/reference/measure.py, kept in reference.json.
+"""Known federations that a page compares its own with, as examples/reference/measure.py wrote them: reference.json.
 
 A kind of attack is compared with the same kind alone, by what it got of all that there was to get beyond guessing.
 """

@@ -25,7 +25,7 @@ class Strip:
 
 
 def strip(view: View, label: str) -> Strip | None:
-    """The first patients of the leakiest cell under a setting that has pictures of all three stages; None: no such cell.
+    """The first patients of the leakiest cell under a setting that has pictures of all three stages, if there is one.
 
     Which cell is chosen by its score; which patients is not.
     """
