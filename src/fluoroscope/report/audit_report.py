@@ -7,6 +7,7 @@ from pathlib import Path
 from markupsafe import Markup
 
 from fluoroscope.findings import Audit, read_findings
+from fluoroscope.report.catalogue import Catalogue, catalogue
 from fluoroscope.report.engineer import engineer, scores_meant
 from fluoroscope.report.first_screen import first_screen
 from fluoroscope.report.numbers_only import numbers_only
@@ -34,9 +35,12 @@ def write_report(
     return path
 
 
-def render_audit(audit: Audit, show_images: bool = False, with_timing: bool = True) -> str:
-    """The page as HTML. Images of patients are blurred unless they are asked for."""
-    view = View(audit, Traced(audit.document), blur=not audit.findings.data.synthetic and not show_images)
+def render_audit(
+    audit: Audit, show_images: bool = False, with_timing: bool = True, words: Catalogue | None = None
+) -> str:
+    """The page as HTML, in English or in the language of `words`. Images of patients are blurred unless asked for."""
+    blur = not audit.findings.data.synthetic and not show_images
+    view = View(audit, Traced(audit.document), blur, words or catalogue())
     return _rendered(view, questions(view), engineer(view, with_timing), resource("audit.js"))
 
 

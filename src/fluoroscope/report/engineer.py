@@ -10,6 +10,7 @@ from fluoroscope.findings.metrics import KINDS, LEAKS, metric
 from fluoroscope.findings.pointer import pointer
 from fluoroscope.report import audit_figures as figures
 from fluoroscope.report.embedded import data_uri
+from fluoroscope.report.grades import gained
 from fluoroscope.report.officer import claim
 from fluoroscope.report.page import Section, Table
 from fluoroscope.report.parts import Folded, Galleries, Gallery, Multiples, Viewer
@@ -19,6 +20,10 @@ from fluoroscope.report.view import PLACES, Placed, View, attacked_in_words, dif
 
 _LONG = 12
 """Rows that a reader takes in without scrolling far."""
+_BOOK = 100
+"""Rows that nobody reads twice: all cells stand in one table at the end."""
+_SHOWN = 3
+"""Patients of a cell whose pictures are shown where there are many cells."""
 _STAGES = ("prior", "reconstruction", "original")
 
 
@@ -106,8 +111,12 @@ def _table(view: View, cells: Sequence[Placed], with_kind: bool = False) -> Tabl
     return Table(columns, rows)
 
 
-def _folded_if_long(view: View, table: Table) -> Table | Folded:
-    return table if len(table.rows) <= _LONG else Folded(view.words.plain("section.every_attack"), table)
+def _unless_long(view: View, cells: Sequence[Placed], with_kind: bool = False) -> list[object]:
+    """The table; folded where it is long, and left to the one of every cell where it would be a second book."""
+    if len(cells) > _BOOK:
+        return []
+    table = _table(view, cells, with_kind)
+    return [table if len(cells) <= _LONG else Folded(view.words.plain("section.every_attack"), table)]
 
 
 def _chance(view: View, placed: Placed) -> Markup:
@@ -127,7 +136,7 @@ def _reconstruction(view: View) -> Section | None:
     said = view.words.plain
     text = " ".join([said("section.reconstruction_words"), *attacked_in_words(c for _, c in cells)])
     drawn = [*figures.beside_null(view), *figures.by_round_or_client(view)]
-    parts = [*([Multiples(drawn)] if drawn else []), _folded_if_long(view, _table(view, cells))]
+    parts = [*([Multiples(drawn)] if drawn else []), *_unless_long(view, cells)]
     return Section(said("section.reconstruction"), text, parts)
 
 
@@ -139,14 +148,28 @@ def _galleries(view: View) -> Section | None:
     if view.blur:
         text += Markup(" ") + view.words.say("section.galleries_blurred")
     keys = differing(cells) or ["client"]
+    shown = cells if len(cells) <= _LONG else _leakiest_shown(view, cells)
+    if shown != cells:
+        text += Markup(" ") + view.words.say("section.galleries_chosen", all=len(cells))
+    most = None if shown == cells else _SHOWN
     galleries = [
         Gallery(
             view.where(placed, keys),
-            [_viewer(view, placed[0], number, shown) for number, shown in enumerate(placed[1].gallery)],
+            [_viewer(view, placed[0], number, each) for number, each in enumerate(placed[1].gallery[:most])],
         )
-        for placed in cells
+        for placed in shown
     ]
     return Section(view.words.plain("section.galleries"), text, [Galleries(galleries)])
+
+
+def _leakiest_shown(view: View, cells: Sequence[Placed]) -> list[Placed]:
+    """Of each kind under each setting the cell that got most: a page must stay small enough to be sent."""
+    best: dict[tuple[str, str], Placed] = {}
+    for placed in cells:
+        key = (placed[1].kind, placed[1].defence)
+        if key not in best or (gained(placed[1]) or 0.0) > (gained(best[key][1]) or 0.0):
+            best[key] = placed
+    return list(best.values())
 
 
 def _viewer(view: View, cell: int, number: int, shown: Shown) -> Viewer:
@@ -163,7 +186,7 @@ def _attacks(view: View, key: str, *kinds: Kind) -> Section | None:
     if not cells:
         return None
     drawn = figures.roc(view, *kinds)
-    parts = [*([Multiples(drawn)] if drawn else []), _folded_if_long(view, _table(view, cells, len(kinds) > 1))]
+    parts = [*([Multiples(drawn)] if drawn else []), *_unless_long(view, cells, len(kinds) > 1)]
     return Section(view.words.plain(f"section.{key}"), view.words.plain(f"section.{key}_words"), parts)
 
 

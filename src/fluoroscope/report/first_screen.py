@@ -100,13 +100,9 @@ def _broken(view: View, today: str) -> list[Markup]:
 
 
 def _attacker(view: View, verdict: Verdict, of: Graded) -> Attacker:
-    words, findings = view.words, view.audit.findings
-    titles = {threat.name: threat.title for threat in findings.threats}
-    key = f"attacker.{verdict.threat}"
-    title = words.say(key) if key in words else Markup("{}").format(titles[verdict.threat])
-    who = f"attacker.who.{verdict.threat}"
+    words, who = view.words, f"attacker.who.{verdict.threat}"
     return Attacker(
-        title=title,
+        title=attacker_title(view, verdict.threat),
         who=words.say(who) if who in words else None,
         sentence=sentence(view, verdict, of),
         grade=of.grade,
@@ -114,6 +110,15 @@ def _attacker(view: View, verdict: Verdict, of: Graded) -> Attacker:
         then=_then(view, verdict, of),
         beside=_beside(view, of),
     )
+
+
+def attacker_title(view: View, name: str) -> Markup:
+    """An attacker in plain words; one that the catalogue does not know as the findings call it."""
+    key = f"attacker.{name}"
+    if key in view.words:
+        return view.words.say(key)
+    titles = (threat.title for threat in view.audit.findings.threats if threat.name == name)
+    return Markup("{}").format(next(titles, name))
 
 
 def sentence(view: View, verdict: Verdict, of: Graded) -> Markup:
@@ -200,7 +205,8 @@ def _change(view: View, today: str) -> list[Markup]:
         said.append(words.say("change.nothing"))
         nearest = _nearest(view, leaking, today)
         if nearest is not None:
-            said += [words.say("change.nearest", setting=nearest), _price(view, nearest)]
+            left = worst(graded(findings, verdict, nearest).grade for verdict in leaking)
+            said += [words.say("change.nearest", setting=nearest, grade=left), _price(view, nearest)]
     elif not any(each.level == "leaks" for each in findings.verdicts):
         said.append(words.say("change.needless"))
     if any(each.stopped_by == GUARD for each in findings.verdicts):

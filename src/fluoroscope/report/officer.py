@@ -8,7 +8,7 @@ from markupsafe import Markup
 from fluoroscope.findings import GUARD, Threat
 from fluoroscope.findings.metrics import KINDS, metric
 from fluoroscope.findings.pointer import pointer
-from fluoroscope.report.first_screen import accuracy
+from fluoroscope.report.first_screen import accuracy, attacker_title
 from fluoroscope.report.grades import FEW, GRADES, MANY, Grade, graded
 from fluoroscope.report.view import View
 
@@ -17,7 +17,7 @@ from fluoroscope.report.view import View
 class Card:
     """One threat and what was found of it."""
 
-    title: str
+    title: Markup
     level: str
     word: Markup
     text: Markup
@@ -47,7 +47,7 @@ class LevelRow:
 
     defence: str
     levels: Sequence[Rated | None]
-    why: Sequence[tuple[str, Markup]]
+    why: Sequence[tuple[Markup, Markup]]
     """(threat, sentence)."""
     accuracy: Markup | None
 
@@ -71,7 +71,8 @@ class Officer:
     sizes: Sequence[Markup]
     """What was small enough for "holds"."""
     advice: Advice
-    threats: Sequence[Threat]
+    threats: Sequence[tuple[Markup, Threat]]
+    """What was assumed of each attacker, under its name in plain words."""
     safe: Sequence[Markup]
     unsafe: Sequence[Markup]
     missing: Sequence[tuple[str, Markup]]
@@ -95,7 +96,7 @@ def officer(view: View) -> Officer:
             view.write.sentence(findings.recommendation.text),
             _promise(view, findings.recommendation.defence),
         ),
-        threats=findings.threats,
+        threats=[(attacker_title(view, threat.name), threat) for threat in findings.threats],
         safe=[view.write.sentence(text) for text in findings.safe_to_say],
         unsafe=[view.write.sentence(text) for text in findings.not_safe_to_say],
         missing=_missing(view),
@@ -125,10 +126,9 @@ def claim(view: View, number: int) -> Markup:
 
 
 def _cards(view: View) -> list[Card]:
-    titles = {threat.name: threat.title for threat in view.audit.findings.threats}
     return [
         Card(
-            titles[verdict.threat],
+            attacker_title(view, verdict.threat),
             verdict.level.replace(" ", "-"),
             view.words.say(f"level.{verdict.level}"),
             view.write.sentence(verdict.text),
@@ -141,7 +141,6 @@ def _cards(view: View) -> list[Card]:
 
 
 def _levels(view: View) -> list[LevelRow]:
-    titles = {threat.name: threat.title for threat in view.audit.findings.threats}
     verdicts = view.audit.findings.verdicts
     if not any(verdict.levels for verdict in verdicts):
         return []
@@ -149,7 +148,7 @@ def _levels(view: View) -> list[LevelRow]:
     for label in view.defences:
         found = [next((each for each in verdict.levels if each.defence == label), None) for verdict in verdicts]
         why = [
-            (titles[verdict.threat], view.write.sentence(each.why))
+            (attacker_title(view, verdict.threat), view.write.sentence(each.why))
             for verdict, each in zip(verdicts, found, strict=True)
             if each is not None
         ]
