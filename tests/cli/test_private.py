@@ -1,4 +1,4 @@
-"""Runs on patients' images: their owner's alone under any umask; nothing that is sent around names a place or machine."""
+"""Runs on patients' images: their owner's alone under any umask; nothing that is sent around names a place."""
 
 import getpass
 import json

@@ -29,6 +29,33 @@ def make_audit(folder: Path, synthetic: bool = True, stopped: float = 1.0) -> Pa
     return folder
 
 
+def make_large(folder: Path, clients: int = 20, defences: int = 6) -> Path:
+    """The same tale of many hospitals and settings: a folder as large as anybody's, a picture strip in every cell."""
+    make_audit(folder)
+    document = json.loads((folder / "findings.json").read_text(encoding="utf-8"))
+    names = [f"hospital-{i:02d}" for i in range(len(CLIENTS), clients)]
+    shown = next(cell["gallery"] for cell in document["cells"] if cell["gallery"])
+    like = [cell for cell in document["cells"] if cell["settings"].get("client") == CLIENTS[-1]]
+    for name in names:
+        for cell in like:
+            here = {**cell["settings"], "client": name}
+            document["cells"].append({**cell, "id": f"{cell['id']}-{name}", "settings": here})
+        document["data"]["clients"].append({**document["data"]["clients"][-1], "name": name})
+    second = list(DEFENCES)[1]
+    for number in range(len(DEFENCES), defences):
+        label = f"setting {number}"
+        document["defences"].append({**document["defences"][1], "label": label})
+        cells = [cell for cell in document["cells"] if cell["defence"] == second]
+        document["cells"] += [{**cell, "id": f"{cell['id']}-{number}", "defence": label} for cell in cells]
+        for verdict in document["verdicts"]:
+            verdict["levels"].append({**verdict["levels"][1], "defence": label})
+    for cell in document["cells"]:
+        if cell["kind"] == "reconstruction" and cell["status"] == "done":
+            cell["gallery"] = 3 * shown
+    (folder / "findings.json").write_text(json.dumps(document), encoding="utf-8")
+    return folder
+
+
 def pictures(count: int = 2, size: int = 64) -> list[np.ndarray]:
     """Chest phantoms, (size, size) in [0, 255]."""
     images = load("phantom/chest", Request(size=size, images=count, seed=3)).batch.images

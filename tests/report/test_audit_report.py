@@ -60,9 +60,11 @@ def test_every_score_is_on_the_page(audit, page):
 
 
 def test_the_officer_reads_it_first(page):
-    order = ["What was found", "Recommended setting", "What may be said", "What was assumed", "left out, failed or"]
-    places = [page.index(f"{title}") for title in [*order, "For the engineer</h2>"]]
-    assert places[1:] == sorted(places[1:])
+    order = ["Is it safe?", "Questions, and what was measured", "Attacker by attacker", "Recommended setting",
+             "What may be said", "What was assumed of the attacker", "What was left out, failed or gave up",
+             "Words"]  # fmt: skip
+    places = [page.index(f"{title}</h2>") for title in [*order, "For the engineer"]]
+    assert places == sorted(places)
     for words in ("Leaks", "Holds", "Unclear", "Not tested", "with 95 % confidence between", "Stopped by"):
         assert words in page
     assert "the loss became infinite in round 1" in page
@@ -85,7 +87,8 @@ def test_the_officer_sees_every_setting_and_the_sizes(page):
     assert "is at most: reconstruction, leak: 0.02; reconstruction, line-up: 2 times what guessing reaches" in said
     assert "right answers: 0.1 above what guessing reaches" in said
     assert "Right answers: 45%" in said, "how sure it is, without an abbreviation"
-    assert not re.search(r"\b(RDLV|AUC|SSIM|IIP)\b", re.sub(r'data-finding="[^"]+"', "", officer.split("advice")[0]))
+    attackers = re.sub(r"<[^>]+>", "", officer.split('<ul class="attackers">')[1].split("</ul>")[0])
+    assert not re.search(r"\b[A-Z]{2,}\b", attackers), "one sentence each, without an acronym"
     assert "other patients" in engineer
 
 
@@ -146,8 +149,9 @@ def test_sections_without_cells_are_absent(audit, tmp_path):
     small = page_of(tmp_path, tmp_path)
     assert "Leakage and accuracy by defence" in small
     assert "Round by round" in small
-    for title in ("Client inference", "reconstructions look like", "guard", "What may be said", "left out, failed or",
-                  "How long it took", "<input"):  # fmt: skip
+    for title in ("Client inference", "reconstructions look like", "guard's verdicts", 'id="say"',
+                  "left out, failed or", "How long it took", "<input", "What it looks like",
+                  "Who was found?"):  # fmt: skip
         assert title not in small
 
 

@@ -45,15 +45,20 @@ def address(audit, tmp_path_factory):
     return write_report(audit, out=tmp_path_factory.mktemp("browser") / "report.html").as_uri()
 
 
+@pytest.fixture(params=["officer", "engineer"])
+def reader(request):
+    return request.param
+
+
 @pytest.fixture
-def opened(chromium, address):
-    """The page, which must not complain or ask for anything else."""
+def opened(chromium, address, reader):
+    """One reader's page, which must not complain or ask for anything else."""
     complaints = []
     page = chromium.new_page(viewport={"width": 360, "height": 740})
     page.on("console", lambda message: complaints.append(message.text))
     page.on("pageerror", lambda error: complaints.append(str(error)))
     page.on("request", lambda request: None if request.url.startswith("data:") else complaints.append(request.url))
-    page.goto(address)
+    page.goto(f"{address}#{reader}")
     yield page
     page.close()
     assert complaints == [address]
@@ -69,6 +74,7 @@ def test_images_are_whole_and_a_phone_need_not_scroll_sideways(opened):
     assert not [name for name in twice if not name[1:].isalnum()]
 
 
+@pytest.mark.parametrize("reader", ["engineer"], indirect=True)
 def test_the_slider_by_keyboard_and_by_mouse(opened):
     slider, stage = opened.locator(".viewer input").first, opened.locator(".viewer output").first
     original = opened.locator(".viewer").first.locator(".stage").nth(2)
@@ -107,9 +113,14 @@ def test_print_shows_all_stages_and_what_is_folded(opened):
     assert opened.locator("details pre").first.evaluate("(element) => element.getBoundingClientRect().height") > 20
 
 
-def test_without_scripts_the_page_is_whole(chromium, address):
+def test_without_scripts_both_pages_are_whole(chromium, address):
     with chromium.new_context(java_script_enabled=False) as context:
         page = context.new_page()
         page.goto(address)
+        assert page.locator("#officer").is_visible()
+        assert not page.locator("#engineer").is_visible()
+        page.get_by_role("link", name="For the engineer").click()
+        assert page.locator("#engineer").is_visible()
+        assert not page.locator("#officer").is_visible()
         assert page.locator(".stage span").first.is_visible()
         assert not page.locator(".control").first.is_visible()

@@ -47,6 +47,7 @@ def assembled(
         threats=tuple(threat_in_words(name) for name in plan.audit.threats),
         verdicts=verdicts.all(),
         sizes=verdicts.sizes(),
+        own=plan.own,
         recommendation=verdicts.recommendation(),
         safe_to_say=verdicts.safe_to_say(),
         not_safe_to_say=verdicts.not_safe_to_say(),

@@ -32,6 +32,7 @@ def at_odds(findings: Findings, document: dict[str, JsonValue]) -> Iterator[str]
             for i, verdict in enumerate(findings.verdicts)
             for j, each in enumerate(verdict.levels)
         ),
+        ("own", findings.own, labels),
         ("recommendation.defence", findings.recommendation.defence, labels),
     ]
     for key, used, offered in known:

@@ -263,6 +263,8 @@ class Findings(_Part):
     verdicts: tuple[Verdict, ...]
     sizes: tuple[Size, ...] = ()
     """What was small enough for "holds"; none in files of format 1."""
+    own: str | None = None
+    """The label of the federation's own setting; None: it has no defence, or is of a version that did not say."""
     recommendation: Recommendation
     safe_to_say: tuple[Text, ...] = ()
     not_safe_to_say: tuple[Text, ...] = ()

@@ -10,8 +10,8 @@ from fluoroscope.report.small_multiples import Dot, Dots, cloud, curves, dots
 from fluoroscope.report.view import Placed, View, differing, leakiest, named
 
 _ROC, _TSNE = "roc", "tsne"
-_ZERO = {"rdlv": "no better than the prior", "leak": "as on other patients"}
-"""What a score of 0 means."""
+_ZERO = ("rdlv", "leak")
+"""Scores of which 0 has a meaning of its own."""
 
 
 def by_defence(view: View) -> list[Picture]:
@@ -32,8 +32,8 @@ def by_defence(view: View) -> list[Picture]:
         title = f"{KINDS[kind]}: {metric(name).title}"
         drawn.append(
             Picture(
-                dots(Dots(title, metric(name).title, present, series, _levels(cells, name))),
-                f"{title} by defence, with intervals. The table has the same numbers.",
+                dots(Dots(title, metric(name).title, present, series, _levels(view, cells, name))),
+                view.words.plain("figure.by_defence", title=title),
             )
         )
     return drawn
@@ -42,26 +42,27 @@ def by_defence(view: View) -> list[Picture]:
 def beside_null(view: View) -> list[Picture]:
     """RDLV against the own patients and against others, of the leakiest reconstruction under each setting."""
     cells = [placed for placed in _scored(view.done("reconstruction"), "leak") if _scored([placed], "null")]
-    series: dict[str, list[Dot]] = {"own patients": [], "other patients": []}
+    own, other = (view.words.plain(f"figure.{key}") for key in ("own", "other"))
+    series: dict[str, list[Dot]] = {own: [], other: []}
     for label in view.defences:
         worst = leakiest([placed for placed in cells if placed[1].defence == label], "leak")
         if worst is not None:
             cell = view.audit.findings.cells[worst[0]]
-            series["own patients"].append(_dot(label, cell, "rdlv"))
-            series["other patients"].append(_dot(label, cell, "null"))
-    present = [dot.category for dot in series["own patients"]]
+            series[own].append(_dot(label, cell, "rdlv"))
+            series[other].append(_dot(label, cell, "null"))
+    present = [dot.category for dot in series[own]]
     if not present:
         return []
-    title = "RDLV: own patients and others"
-    alt = "RDLV of the same reconstructions against their own patients' images and against other patients', by setting."
-    return [Picture(dots(Dots(title, "RDLV", present, series, _levels(cells, "rdlv"))), alt)]
+    title, of = view.words.plain("figure.beside_null"), metric("rdlv").title
+    drawn = dots(Dots(title, of, present, series, _levels(view, cells, "rdlv")))
+    return [Picture(drawn, view.words.plain("figure.beside_null_alt"))]
 
 
 def by_round_or_client(view: View) -> list[Picture]:
     """The leak over the rounds, a line per client; of one round, by client. RDLV where findings know no null."""
     name = "leak" if _scored(view.done("reconstruction"), "leak") else "rdlv"
     cells, title = _scored(view.done("reconstruction"), name), metric(name).title
-    keys = differing(cells)
+    said, keys = view.words.plain, differing(cells)
     others = [key for key in keys if key != "round"]
     if "round" in keys:
         drawn = []
@@ -73,8 +74,14 @@ def by_round_or_client(view: View) -> list[Picture]:
                     series.setdefault(named(cell, others) or title, []).append(_point(float(at), cell, name))
             ordered = {each: sorted(points, key=lambda point: point.x) for each, points in series.items()}
             if ordered:
-                panel = Panel(f"Defence: {label}", "round", title, ordered, _levels(cells, name))
-                drawn.append(Picture(curves(panel), f"{title} by round and client under {label}, with intervals."))
+                panel = Panel(
+                    said("figure.defence", label=label),
+                    said("figure.round"),
+                    title,
+                    ordered,
+                    _levels(view, cells, name),
+                )
+                drawn.append(Picture(curves(panel), said("figure.by_round", title=title, label=label)))
         return drawn
     if "client" not in keys:
         return []
@@ -82,10 +89,8 @@ def by_round_or_client(view: View) -> list[Picture]:
     for _, cell in cells:
         by_client.setdefault(cell.defence, []).append(_dot(str(cell.settings.get("client")), cell, name))
     clients = list(dict.fromkeys(str(cell.settings.get("client")) for _, cell in cells))
-    heading = f"{title} by client"
-    return [
-        Picture(dots(Dots(heading, title, clients, by_client, _levels(cells, name))), f"{heading}, with intervals.")
-    ]
+    drawn_by = dots(Dots(said("figure.by_client", title=title), title, clients, by_client, _levels(view, cells, name)))
+    return [Picture(drawn_by, said("figure.by_client_alt", title=title))]
 
 
 def over_rounds(view: View) -> list[Picture]:
@@ -96,7 +101,7 @@ def over_rounds(view: View) -> list[Picture]:
         cells = view.done(kind)
         names = dict.fromkeys(name for _, cell in cells for name in cell.curves)
         for name in (name for name in names if not name.startswith((_ROC, _TSNE))):
-            drawn += _lines([placed for placed in cells if name in placed[1].curves], name, kind, view.defences)
+            drawn += _lines(view, [placed for placed in cells if name in placed[1].curves], name, kind)
     return drawn
 
 
@@ -106,7 +111,7 @@ def roc(view: View, *kinds: Kind) -> list[Picture]:
     for kind in kinds:
         cells = view.done(kind)
         for name in dict.fromkeys(name for _, cell in cells for name in cell.curves if name.startswith(_ROC)):
-            drawn += _lines([placed for placed in cells if name in placed[1].curves], name, kind, view.defences)
+            drawn += _lines(view, [placed for placed in cells if name in placed[1].curves], name, kind)
     return drawn
 
 
@@ -115,7 +120,7 @@ def tsne(view: View) -> list[Picture]:
     drawn = []
     for _, cell in view.done(*KINDS):
         groups = {
-            name.removeprefix(_TSNE).strip() or "points": [
+            name.removeprefix(_TSNE).strip() or view.words.plain("figure.points"): [
                 (x, y) for x, y in zip(curve.x, curve.y, strict=True) if x is not None and y is not None
             ]
             for name, curve in cell.curves.items()
@@ -123,11 +128,13 @@ def tsne(view: View) -> list[Picture]:
         }
         if groups:
             title = ", ".join(filter(None, [cell.defence, named(cell, ("attack", "client", "round"))]))
-            drawn.append(Picture(cloud(title, groups), f"t-SNE of embeddings: {title}; groups {', '.join(groups)}."))
+            drawn.append(
+                Picture(cloud(title, groups), view.words.plain("figure.tsne", title=title, groups=", ".join(groups)))
+            )
     return drawn
 
 
-def _lines(cells: Sequence[Placed], name: str, kind: Kind, order: Sequence[str]) -> list[Picture]:
+def _lines(view: View, cells: Sequence[Placed], name: str, kind: Kind) -> list[Picture]:
     """One panel for all cells if they differ by their defence alone; else one a defence."""
     keys = differing(cells)
     groups: dict[str, list[Placed]] = {}
@@ -142,8 +149,10 @@ def _lines(cells: Sequence[Placed], name: str, kind: Kind, order: Sequence[str])
         first = group[0][1].curves[name]
         of = "ROC" if name == _ROC else metric(name).title
         panel = Panel(f"{KINDS[kind]}: {label or of}", first.x_label, first.y_label, series)
-        picture = curves(panel, "guessing" if name.startswith(_ROC) else None, () if label else order)
-        drawn.append(Picture(picture, f"{panel.title}, {of}. A line for each of {', '.join(series)}."))
+        guessing = view.words.plain("figure.guessing") if name.startswith(_ROC) else None
+        picture = curves(panel, guessing, () if label else view.defences)
+        alt = view.words.plain("figure.lines", title=panel.title, of=of, series=", ".join(series))
+        drawn.append(Picture(picture, alt))
     return drawn
 
 
@@ -171,9 +180,9 @@ def _points(curve: Curve) -> list[Point]:
     ]
 
 
-def _levels(cells: Sequence[Placed], name: str) -> dict[str, float]:
+def _levels(view: View, cells: Sequence[Placed], name: str) -> dict[str, float]:
     if name in _ZERO:
-        return {_ZERO[name]: 0.0}
+        return {view.words.plain(f"figure.zero.{name}"): 0.0}
     chances = {cell.scores[name].chance for _, cell in cells}
     chance = chances.pop()
-    return {} if chances or chance is None else {"guessing": chance}
+    return {} if chances or chance is None else {view.words.plain("figure.guessing"): chance}

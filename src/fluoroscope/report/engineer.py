@@ -10,6 +10,7 @@ from fluoroscope.findings.metrics import KINDS, LEAKS, metric
 from fluoroscope.findings.pointer import pointer
 from fluoroscope.report import audit_figures as figures
 from fluoroscope.report.embedded import data_uri
+from fluoroscope.report.grades import gained
 from fluoroscope.report.officer import claim
 from fluoroscope.report.page import Section, Table
 from fluoroscope.report.parts import Folded, Galleries, Gallery, Multiples, Viewer
@@ -19,9 +20,11 @@ from fluoroscope.report.view import PLACES, Placed, View, attacked_in_words, dif
 
 _LONG = 12
 """Rows that a reader takes in without scrolling far."""
-_GALLERIES = "What reconstructions look like"
-_GONE = "The images are not here: <code>fluoroscope clean</code> removed them, or the findings came without them."
-_STAGES = {"prior": "Prior", "reconstruction": "Reconstruction", "original": "Original"}
+_BOOK = 100
+"""Rows that nobody reads twice: all cells stand in one table at the end."""
+_SHOWN = 3
+"""Patients of a cell whose pictures are shown where there are many cells."""
+_STAGES = ("prior", "reconstruction", "original")
 
 
 def engineer(view: View, with_timing: bool) -> list[Section]:
@@ -31,21 +34,17 @@ def engineer(view: View, with_timing: bool) -> list[Section]:
         _reconstruction(view),
         rehearsed(view),
         _galleries(view),
-        _attacks(view, "Crafted models", "What a server that changes the model reads out of one update.",
-                 "crafted-model"),
+        _attacks(view, "crafted", "crafted-model"),
         _guard(view),
         _over_rounds(view),
-        _attacks(view, "Client inference", "Whether a hospital can tell that another takes part.", "client-inference"),
-        _attacks(view, "Membership and source", "Whether the model tells that an image was trained on, and by whom.",
-                 "membership", "source"),
-        _attacks(view, "Label counts", "How well the server tells from an update how many of a client's images have "
-                 "which label.", "label-counts"),
-        _attacks(view, "What clients tell", "Numbers that every client sends in the clear beside its update.",
-                 "metrics"),
+        _attacks(view, "participation", "client-inference"),
+        _attacks(view, "membership", "membership", "source"),
+        _attacks(view, "labels", "label-counts"),
+        _attacks(view, "metrics", "metrics"),
         _tsne(view),
         _every_cell(view),
         _origin(view),
-        _seconds(view.audit.timing) if with_timing and view.audit.timing else None,
+        _seconds(view, view.audit.timing) if with_timing and view.audit.timing else None,
     ]  # fmt: skip
     return [section for section in made if section is not None]
 
@@ -62,7 +61,9 @@ def _by_defence(view: View) -> Section | None:
     utility = leakiest(view.done("federation"), "accuracy")
     if not asked and not utility:
         return None
-    columns = ["Defence", "Promise", *(["Accuracy"] if utility else [])]
+    words = view.words
+    columns = [words.plain("column.defence"), words.plain("column.promise")]
+    columns += [metric("accuracy", "federation").title] if utility else []
     columns += [f"{KINDS[kind]}: {metric(name).title}" for kind, name in asked]
     rows = []
     for number, label in enumerate(view.defences):
@@ -72,12 +73,10 @@ def _by_defence(view: View) -> Section | None:
             row.append(_best(view, trained, "accuracy"))
         row += [_best(view, [p for p in view.done(kind) if p[1].defence == label], name) for kind, name in asked]
         rows.append(row)
+    on = attacked_in_words(c for _, c in view.done("reconstruction"))
     return Section(
-        "Leakage and accuracy by defence",
-        " ".join(
-            ["Of several clients, rounds and attacks the table shows the leakiest. Brackets hold the 95 % interval."]
-            + [f"Reconstruction: {words}" for words in attacked_in_words(c for _, c in view.done("reconstruction"))]
-        ),
+        words.plain("section.defences"),
+        " ".join([words.plain("section.defences_words"), *(f"{KINDS['reconstruction']}: {each}" for each in on)]),
         [Table(columns, rows), Multiples(figures.by_defence(view))],
     )
 
@@ -98,9 +97,10 @@ def _table(view: View, cells: Sequence[Placed], with_kind: bool = False) -> Tabl
     names = list(dict.fromkeys(name for _, cell in cells for name in cell.scores))
     chance = any(score.chance is not None for _, cell in cells for score in cell.scores.values())
     attacked = any(cell.attacked for _, cell in cells)
-    columns = [*(["Kind"] if with_kind else []), "Defence", *(key.capitalize() for key in keys)]
-    columns += ["Measured on"] if attacked else []
-    columns += [metric(name).title for name in names] + (["Guessing"] if chance else [])
+    said = view.words.plain
+    columns = [*([said("column.kind")] if with_kind else []), said("column.defence")]
+    columns += [*(key.capitalize() for key in keys), *([said("column.attacked")] if attacked else [])]
+    columns += [metric(name).title for name in names] + ([said("column.guessing")] if chance else [])
     rows = []
     for i, cell in cells:
         row: list[object] = [KINDS[cell.kind]] if with_kind else []
@@ -111,8 +111,12 @@ def _table(view: View, cells: Sequence[Placed], with_kind: bool = False) -> Tabl
     return Table(columns, rows)
 
 
-def _folded_if_long(table: Table) -> Table | Folded:
-    return table if len(table.rows) <= _LONG else Folded("Every attack with its scores", table)
+def _unless_long(view: View, cells: Sequence[Placed], with_kind: bool = False) -> list[object]:
+    """The table; folded where it is long, and left to the one of every cell where it would be a second book."""
+    if len(cells) > _BOOK:
+        return []
+    table = _table(view, cells, with_kind)
+    return [table if len(cells) <= _LONG else Folded(view.words.plain("section.every_attack"), table)]
 
 
 def _chance(view: View, placed: Placed) -> Markup:
@@ -129,12 +133,11 @@ def _reconstruction(view: View) -> Section | None:
     cells = view.done("reconstruction")
     if not cells:
         return None
-    text = "Leak: what a reconstruction gains on its own patients over what it gains on others, both as RDLV, the gain "
-    text += "over a public image. A leak of 0 is chance, whatever the RDLV. Told apart: the share of reconstructions "
-    text += " ".join(["that are nearest to their own patient.", *attacked_in_words(c for _, c in cells)])
+    said = view.words.plain
+    text = " ".join([said("section.reconstruction_words"), *attacked_in_words(c for _, c in cells)])
     drawn = [*figures.beside_null(view), *figures.by_round_or_client(view)]
-    parts = [*([Multiples(drawn)] if drawn else []), _folded_if_long(_table(view, cells))]
-    return Section("Reconstruction by client and round", text, parts)
+    parts = [*([Multiples(drawn)] if drawn else []), *_unless_long(view, cells)]
+    return Section(said("section.reconstruction"), text, parts)
 
 
 def _galleries(view: View) -> Section | None:
@@ -142,86 +145,98 @@ def _galleries(view: View) -> Section | None:
     if not cells:
         return None
     if not (view.audit.folder / "gallery").exists():
-        return Section(_GALLERIES, Markup(_GONE), [Galleries([])])
-    text = Markup(
-        "Move a slider from what the attacker had before (the prior) over the reconstruction to the original image."
-    )
+        return Section(view.words.plain("section.galleries"), view.words.say("section.galleries_gone"), [Galleries([])])
+    text = view.words.say("section.galleries_words")
     if view.blur:
-        text += Markup(
-            " These are images of patients: they are blurred in the file itself. Who may see them can write the page "
-            "again with <code>--show-images</code>."
-        )
+        text += Markup(" ") + view.words.say("section.galleries_blurred")
     keys = differing(cells) or ["client"]
+    shown = cells if len(cells) <= _LONG else _leakiest_shown(view, cells)
+    if shown != cells:
+        text += Markup(" ") + view.words.say("section.galleries_chosen", all=len(cells))
+    most = None if shown == cells else _SHOWN
     galleries = [
         Gallery(
             view.where(placed, keys),
-            [_viewer(view, placed[0], number, shown) for number, shown in enumerate(placed[1].gallery)],
+            [_viewer(view, placed[0], number, each) for number, each in enumerate(placed[1].gallery[:most])],
         )
-        for placed in cells
+        for placed in shown
     ]
-    return Section(_GALLERIES, text, [Galleries(galleries)])
+    return Section(view.words.plain("section.galleries"), text, [Galleries(galleries)])
+
+
+def _leakiest_shown(view: View, cells: Sequence[Placed]) -> list[Placed]:
+    """Of each kind under each setting the cell that got most: a page must stay small enough to be sent."""
+    best: dict[tuple[str, str], Placed] = {}
+    for placed in cells:
+        key = (placed[1].kind, placed[1].defence)
+        if key not in best or (gained(placed[1]) or 0.0) > (gained(best[key][1]) or 0.0):
+            best[key] = placed
+    return list(best.values())
 
 
 def _viewer(view: View, cell: int, number: int, shown: Shown) -> Viewer:
-    paths = {"prior": shown.prior, "reconstruction": shown.reconstruction, "original": shown.original}
-    stages = {_STAGES[name]: data_uri(view.audit.folder, path, view.blur) for name, path in paths.items() if path}
+    paths = dict(zip(_STAGES, (shown.prior, shown.reconstruction, shown.original), strict=True))
+    shown_as = {name: data_uri(view.audit.folder, path, view.blur) for name, path in paths.items() if path}
+    stages = {view.words.plain(f"viewer.{name}"): image for name, image in shown_as.items()}
     at = pointer("cells", cell, "gallery", number, "scores")
     scores = [(metric(name).title, view.write.number(at + pointer(name), metric(name).format)) for name in shown.scores]
     return Viewer(shown.caption, stages, len(stages) - 2, scores)
 
 
-def _attacks(view: View, title: str, text: str, *kinds: Kind) -> Section | None:
+def _attacks(view: View, key: str, *kinds: Kind) -> Section | None:
     cells = view.done(*kinds)
     if not cells:
         return None
     drawn = figures.roc(view, *kinds)
-    parts = [*([Multiples(drawn)] if drawn else []), _folded_if_long(_table(view, cells, len(kinds) > 1))]
-    return Section(title, text, parts)
+    parts = [*([Multiples(drawn)] if drawn else []), *_unless_long(view, cells, len(kinds) > 1)]
+    return Section(view.words.plain(f"section.{key}"), view.words.plain(f"section.{key}_words"), parts)
 
 
 def _guard(view: View) -> Section | None:
     cells = view.done("guard")
     if not cells:
         return None
+    said = view.words.plain
     rows = [
         [
             cell.defence,
             cell.settings.get("attack", cell.settings.get("model", NOTHING)),
             verdict.client,
-            "refused" if verdict.refused else "accepted",
+            said("guarded.refused" if verdict.refused else "guarded.accepted"),
             "; ".join(verdict.reasons) or NOTHING,
         ]
         for _, cell in cells
         for verdict in cell.verdicts
     ]
-    verdicts = [Table(["Defence", "Sent by", "Client", "Verdict", "Reasons"], rows)] if rows else []
-    text = "What each client's guard said of the model that it was sent, before training it."
-    return Section("The guard's verdicts", text, [_table(view, cells), *verdicts])
+    columns = [said(f"column.{key}") for key in ("defence", "sent_by", "client", "verdict", "reasons")]
+    verdicts = [Table(columns, rows)] if rows else []
+    return Section(said("section.guard"), said("section.guard_words"), [_table(view, cells), *verdicts])
 
 
 def _over_rounds(view: View) -> Section | None:
     drawn = figures.over_rounds(view)
-    return Section("Round by round", "", [Multiples(drawn)]) if drawn else None
+    return Section(view.words.plain("section.rounds"), "", [Multiples(drawn)]) if drawn else None
 
 
 def _tsne(view: View) -> Section | None:
     drawn = figures.tsne(view)
-    text = "Images that an embedder finds alike lie together. Distances between far groups mean little."
-    return Section("Where reconstructions lie among the images", text, [Multiples(drawn)]) if drawn else None
+    said = view.words.plain
+    return Section(said("section.tsne"), said("section.tsne_words"), [Multiples(drawn)]) if drawn else None
 
 
 def _every_cell(view: View) -> Section:
+    said = view.words.plain
     rows: list[list[object]] = []
     for i, cell in enumerate(view.audit.findings.cells):
         scores = [Markup("{} {}").format(metric(n).title, view.write.score(i, n, s)) for n, s in cell.scores.items()]
         settings = [Markup("{} = {}").format(key, view.setting((i, cell), key)) for key in cell.settings]
-        settings += [Markup("measured on = {}").format(cell.attacked)] if cell.attacked else []
+        settings += [Markup("{} = {}").format(said("column.attacked").lower(), cell.attacked)] if cell.attacked else []
         rows.append(
             [cell.id, KINDS[cell.kind], cell.defence, Markup("; ").join(settings), cell.status,
              Markup("; ").join(scores) or cell.reason]
         )  # fmt: skip
-    table = Table(["Cell", "Kind", "Defence", "Settings", "Status", "Scores or reason"], rows)
-    return Section("Everything that was tried", "", [Folded("Every cell with its settings and scores", table)])
+    columns = [said(f"column.{key}") for key in ("cell", "kind", "defence", "settings", "status", "scores_or_reason")]
+    return Section(said("section.cells"), "", [Folded(said("section.every_cell"), Table(columns, rows))])
 
 
 def _origin(view: View) -> Section:
@@ -230,26 +245,33 @@ def _origin(view: View) -> Section:
         [client.name, *(view.write.count("data", "clients", i, key) for key in ("train", "validation", "batch_size"))]
         for i, client in enumerate(findings.data.clients)
     ]
+    said, data = view.words.plain, findings.data
+    held = [said(f"column.{key}") for key in ("client", "train", "validation", "batch_size")]
+    versions = Table(
+        [said("column.package"), said("column.version")], [list(each) for each in findings.versions.items()]
+    )
     return Section(
-        "Where this comes from",
-        f"Data: {findings.data.name}. Licence: {findings.data.licence}. Classes: {', '.join(findings.data.classes)}.",
+        said("section.origin"),
+        said("section.origin_words", name=data.name, licence=data.licence, classes=", ".join(data.classes)),
         [
-            Table(["Client", "Training images", "Validation images", "Batch size"], clients),
-            Folded("The plan", verbatim=_pretty(findings.plan)),
-            Folded("The defences", verbatim=_pretty(view.audit.document["defences"])),
-            Folded("Versions", Table(["Package", "Version"], [list(item) for item in findings.versions.items()])),
+            Table(held, clients),
+            Folded(said("section.plan"), verbatim=_pretty(findings.plan)),
+            Folded(said("section.parts"), verbatim=_pretty(view.audit.document["defences"])),
+            Folded(said("section.versions"), versions),
         ],
     )
 
 
-def _seconds(timing: Timing) -> Section:
+def _seconds(view: View, timing: Timing) -> Section:
+    said = view.words.plain
     write = Traced(timing.model_dump(), "data-timing")
     rows: list[list[object]] = [[name, write.number(pointer("seconds", name), ".1f")] for name in timing.seconds]
-    total: list[list[object]] = [["Seconds in all", write.number("/total", ".1f")]]
+    total: list[list[object]] = [[said("section.seconds"), write.number("/total", ".1f")]]
     if timing.budget_minutes is not None:
-        total.append(["Budget in minutes", write.number("/budget_minutes", "g")])
-    cells = Folded("Seconds by cell", Table(["Cell", "Seconds"], rows))
-    return Section("How long it took", f"Measured on {timing.machine}.", [Table(["Time", ""], total), cells])
+        total.append([said("section.budget"), write.number("/budget_minutes", "g")])
+    cells = Folded(said("section.seconds_by_cell"), Table([said("column.cell"), said("column.seconds")], rows))
+    text = said("section.timing_words", machine=timing.machine)
+    return Section(said("section.timing"), text, [Table([said("column.time"), said("column.value")], total), cells])
 
 
 def _pretty(content: object) -> str:

@@ -80,6 +80,7 @@ class _Scrub:
             threats=tuple(self._threat(each) for each in found.threats),
             verdicts=tuple(self._verdict(each, cells) for each in found.verdicts),
             sizes=found.sizes,
+            own=None if found.own is None else self.labels[found.own],
             recommendation=self._recommendation(cells),
             not_safe_to_say=tuple(audited.Text(text=words) for words in _UNSAFE),
             cells=cells,

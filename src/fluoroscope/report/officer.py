@@ -1,40 +1,55 @@
-"""The part of an audit's page for the person who must decide: verdicts, advice, what may be said."""
+"""The officer's page after its first screen: verdicts, settings, advice, what may be said, what is missing."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from fluoroscope.findings import Threat
+from fluoroscope.findings import GUARD, Threat
 from fluoroscope.findings.metrics import KINDS, metric
 from fluoroscope.findings.pointer import pointer
+from fluoroscope.report.first_screen import accuracy, attacker_title
+from fluoroscope.report.grades import FEW, GRADES, MANY, Grade, graded
 from fluoroscope.report.view import View
-
-WORDS = {"leaks": "Leaks", "holds": "Holds", "unclear": "Unclear", "not tested": "Not tested"}
 
 
 @dataclass(frozen=True)
 class Card:
     """One threat and what was found of it."""
 
-    title: str
+    title: Markup
     level: str
-    word: str
+    word: Markup
     text: Markup
     attacked: Sequence[str]
     """What a reconstruction's numbers were measured on."""
     intervals: Sequence[Markup]
     stopped_by: str | None
 
+    @property
+    def guarded(self) -> bool:
+        """Whether it is the clients' guard that stops it, under any setting."""
+        return self.stopped_by == GUARD
+
+
+@dataclass(frozen=True)
+class Rated:
+    """A threat under one setting."""
+
+    grade: Grade
+    level: str
+    word: Markup
+
 
 @dataclass(frozen=True)
 class LevelRow:
-    """One setting, and what was found of each threat under it: (level, word) or None, and why."""
+    """One setting, what was found of each threat under it, why, and what the model is worth."""
 
     defence: str
-    levels: Sequence[tuple[str, str] | None]
-    why: Sequence[tuple[str, Markup]]
+    levels: Sequence[Rated | None]
+    why: Sequence[tuple[Markup, Markup]]
     """(threat, sentence)."""
+    accuracy: Markup | None
 
 
 @dataclass(frozen=True)
@@ -48,7 +63,7 @@ class Advice:
 
 @dataclass(frozen=True)
 class Officer:
-    """Everything that the first part of the page says."""
+    """Everything that the officer's page says below its first screen."""
 
     cards: Sequence[Card]
     levels: Sequence[LevelRow]
@@ -56,15 +71,21 @@ class Officer:
     sizes: Sequence[Markup]
     """What was small enough for "holds"."""
     advice: Advice
-    threats: Sequence[Threat]
+    threats: Sequence[tuple[Markup, Threat]]
+    """What was assumed of each attacker, under its name in plain words."""
     safe: Sequence[Markup]
     unsafe: Sequence[Markup]
     missing: Sequence[tuple[str, Markup]]
     """What was not measured, and why: (what happened, words)."""
 
+    @property
+    def accuracy(self) -> bool:
+        """Whether any setting's model was measured."""
+        return any(row.accuracy for row in self.levels)
+
 
 def officer(view: View) -> Officer:
-    """The first part of the page."""
+    """The officer's page below its first screen."""
     findings = view.audit.findings
     return Officer(
         cards=_cards(view),
@@ -75,11 +96,20 @@ def officer(view: View) -> Officer:
             view.write.sentence(findings.recommendation.text),
             _promise(view, findings.recommendation.defence),
         ),
-        threats=findings.threats,
+        threats=[(attacker_title(view, threat.name), threat) for threat in findings.threats],
         safe=[view.write.sentence(text) for text in findings.safe_to_say],
         unsafe=[view.write.sentence(text) for text in findings.not_safe_to_say],
         missing=_missing(view),
     )
+
+
+def grades_meant(view: View) -> list[tuple[Grade, Markup, Markup]]:
+    """Every grade with its word and what it means."""
+    sizes = {"few": f"{FEW:.0%}", "many": f"{MANY:.0%}"}
+    return [
+        (each, view.words.say(f"grade.words.{each}"), view.words.say(f"grade.meaning.{each}", **sizes))
+        for each in (*GRADES[1:], GRADES[0])
+    ]
 
 
 def claim(view: View, number: int) -> Markup:
@@ -90,18 +120,17 @@ def claim(view: View, number: int) -> Markup:
         if getattr(promised, key) is not None:
             at = pointer("defences", number, "claim", key)
             said += Markup("; {} = {}").format(sign, view.write.number(at, ".3g"))
-    said += Markup(" for each {}").format(promised.unit) if promised.unit else Markup("")
+    said += Markup(" ") + view.words.say("advice.unit", unit=promised.unit) if promised.unit else Markup("")
     said += Markup(" ({}, {} DP)").format(promised.relation, promised.trust) if promised.relation else Markup("")
     return Markup('<span class="claim">{}</span>').format(said)
 
 
 def _cards(view: View) -> list[Card]:
-    titles = {threat.name: threat.title for threat in view.audit.findings.threats}
     return [
         Card(
-            titles[verdict.threat],
+            attacker_title(view, verdict.threat),
             verdict.level.replace(" ", "-"),
-            WORDS[verdict.level],
+            view.words.say(f"level.{verdict.level}"),
             view.write.sentence(verdict.text),
             view.attacked(verdict.text),
             view.write.intervals(verdict.text),
@@ -112,7 +141,6 @@ def _cards(view: View) -> list[Card]:
 
 
 def _levels(view: View) -> list[LevelRow]:
-    titles = {threat.name: threat.title for threat in view.audit.findings.threats}
     verdicts = view.audit.findings.verdicts
     if not any(verdict.levels for verdict in verdicts):
         return []
@@ -120,25 +148,30 @@ def _levels(view: View) -> list[LevelRow]:
     for label in view.defences:
         found = [next((each for each in verdict.levels if each.defence == label), None) for verdict in verdicts]
         why = [
-            (titles[verdict.threat], view.write.sentence(each.why))
+            (attacker_title(view, verdict.threat), view.write.sentence(each.why))
             for verdict, each in zip(verdicts, found, strict=True)
             if each is not None
         ]
-        levels = [(each.level.replace(" ", "-"), WORDS[each.level]) if each else None for each in found]
-        rows.append(LevelRow(label, levels, why))
+        levels = [
+            None
+            if each is None
+            else Rated(
+                graded(view.audit.findings, verdict, label).grade,
+                each.level.replace(" ", "-"),
+                view.words.say(f"level.{each.level}"),
+            )
+            for verdict, each in zip(verdicts, found, strict=True)
+        ]
+        rows.append(LevelRow(label, levels, why, accuracy(view, label)))
     return rows
-
-
-_OF = {"value": "", "times chance": " times what guessing reaches", "above chance": " above what guessing reaches"}
 
 
 def _size(view: View, number: int) -> Markup:
     size = view.audit.findings.sizes[number]
     measured = metric(size.metric, size.kind)
     most = view.write.number(pointer("sizes", number, "most"), "g")
-    return Markup("{}, {}: {}{}").format(
-        KINDS[size.kind].lower(), (measured.in_words or measured.title).lower(), most, _OF[size.of]
-    )
+    of = (measured.in_words or measured.title).lower()
+    return view.words.say(f"size.{size.of}", kind=KINDS[size.kind].lower(), metric=of, most=most)
 
 
 def _promise(view: View, label: str | None) -> Markup | None:
@@ -146,10 +179,12 @@ def _promise(view: View, label: str | None) -> Markup | None:
 
 
 def _missing(view: View) -> list[tuple[str, Markup]]:
-    missing = [("Left out", Markup("{}").format(sentence)) for sentence in view.audit.findings.left_out]
+    words = view.words
+    left = words.plain("missing.left_out")
+    missing = [(left, Markup("{}").format(sentence)) for sentence in view.audit.findings.left_out]
     for i, cell in enumerate(view.audit.findings.cells):
         if cell.status != "done":
-            what = Markup("{} under {}").format(KINDS[cell.kind], view.where((i, cell), list(cell.settings)))
-            reason = Markup(": {}").format(cell.reason or "no reason was given")
-            missing.append((cell.status.capitalize(), what + reason))
+            where, reason = view.where((i, cell), list(cell.settings)), cell.reason or words.plain("missing.no_reason")
+            said = words.say("missing.under", kind=KINDS[cell.kind], where=where, reason=reason)
+            missing.append((words.plain(f"missing.status.{cell.status}"), said))
     return missing

@@ -9,11 +9,7 @@ from fluoroscope.report.parts import Folded
 from fluoroscope.report.traced import NOTHING
 from fluoroscope.report.view import PLACES, View
 
-_COLUMNS = ["Attack", "Leak in the rehearsal", "Told apart", "p-value", "Played", "Leak on the victims", "Remark"]
-_TEXT = (
-    "The attacker tried every attack on clients that it simulated from public images, with the client's training and "
-    "defence, and played those that the column “Played” names. Leak: RDLV beyond that of other patients' images."
-)
+_COLUMNS = ("attack", "rehearsed_leak", "rehearsed_told_apart", "p_value", "played", "played_leak", "remark")
 
 
 def rehearsed(view: View) -> Section | None:
@@ -22,11 +18,12 @@ def rehearsed(view: View) -> Section | None:
     if not cells:
         return None
     parts = [Folded(str(view.where((i, cell), PLACES).striptags()), _table(view, i, cell)) for i, cell in cells]
-    return Section("How the attacks were chosen", _TEXT, parts)
+    return Section(view.words.plain("section.rehearsed"), view.words.plain("section.rehearsed_words"), parts)
 
 
 def _table(view: View, number: int, cell: Cell) -> Table:
-    return Table(_COLUMNS, [_row(view, number, row, each) for row, each in enumerate(cell.rehearsed)])
+    columns = [view.words.plain(f"column.{key}") for key in _COLUMNS]
+    return Table(columns, [_row(view, number, row, each) for row, each in enumerate(cell.rehearsed)])
 
 
 def _row(view: View, cell: int, row: int, each: RehearsedAttack) -> list[object]:

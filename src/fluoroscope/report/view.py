@@ -1,13 +1,14 @@
 """An audit as the sections see it: its cells by kind, and the pen that writes traced numbers."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from markupsafe import Markup, escape
 
-from fluoroscope.findings import Audit, Cell, Kind, Score, Text
+from fluoroscope.findings import NO_DEFENCE, Audit, Cell, Findings, Kind, Score, Text
 from fluoroscope.findings.metrics import ATTACKED, metric_of
 from fluoroscope.findings.pointer import pointer
+from fluoroscope.report.catalogue import Catalogue, catalogue
 from fluoroscope.report.traced import NOTHING, Traced
 
 Placed = tuple[int, Cell]
@@ -22,6 +23,8 @@ class View:
     write: Traced
     blur: bool
     """Whether images are blurred: they are patients', and nobody asked to see them."""
+    words: Catalogue = field(default_factory=catalogue)
+    """The sentences of the page."""
 
     @property
     def defences(self) -> list[str]:
@@ -50,6 +53,28 @@ class View:
         cells = self.audit.findings.cells
         steps = [number.pointer.split("/") for number in text.numbers]
         return attacked_in_words([cells[int(step[2])] for step in steps if step[1] == "cells"])
+
+
+_OWN = ("as planned", "as recorded")
+"""What the federation's own setting is called in files of versions that did not name it."""
+
+
+def setting_today(findings: Findings) -> str:
+    """The label of the setting that the federation has now."""
+    called = (defence.label for defence in findings.defences if defence.label in _OWN)
+    return findings.own or next(called, NO_DEFENCE)
+
+
+_NAMED = 6
+"""Hospitals that a line names; of more it says how many there are."""
+
+
+def clients_in_words(view: View) -> str:
+    """The hospitals' names, or of many their number."""
+    names = [client.name for client in view.audit.findings.data.clients]
+    if len(names) <= _NAMED:
+        return ", ".join(names)
+    return view.words.plain("page.many_clients", count=len(names), first=names[0], last=names[-1])
 
 
 PLACES = ("attack", "client", "round", "seed")

@@ -47,6 +47,7 @@ def found_in_updates(
         threats=tuple(threat_in_words(name) for name in asked.threats),
         verdicts=verdicts.all(),
         sizes=verdicts.sizes(),
+        own=asked.own,
         recommendation=_recommendation(verdicts.all()),
         safe_to_say=tuple(
             unchecked(Sentence(), (place, cell)).say(".").text
