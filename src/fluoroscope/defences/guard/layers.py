@@ -7,16 +7,18 @@ large as the image). So these are looked at: dense layers, patches, whole kernel
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fluoroscope.defences.guard.stand_ins import MOST_CHANNELS, likely_shapes, square_side, stand_ins
+from fluoroscope.defences.guard.stand_ins import MOST_CHANNELS, MOST_TRIED, likely_shapes, square_side, stand_ins
 from fluoroscope.defences.guard.trace import Step, Traced
 from fluoroscope.rng import generator
 from fluoroscope.types import State
 
+FEWEST_OF_LARGE = 16
 FEW, ENOUGH, MANY = 2, 64, 128
 """Images that show how a network is laid out, how the units of a layer divide them, and as many as can be useful."""
 PRODUCTS = 4 * 10**9
@@ -75,13 +77,14 @@ class Anatomy:
 def dissect(network: nn.Module, images: Tensor | None) -> Anatomy | None:
     """Run the network and see what its layers see; None where no shape of image fits it."""
     state, traced = network.state_dict(), Traced(network)
-    for shape in [tuple(images.shape[1:])] if images is not None else likely_shapes(state):
+    for shape in [tuple(images.shape[1:])] if images is not None else islice(likely_shapes(state), MOST_TRIED):
         try:
             steps = traced.steps(shape)
         except UNFIT:
             continue
-        if steps:
-            return Anatomy(state, _layers(traced, steps, shape, images), tuple(steps), traced, stand_ins(shape, FEW))
+        if not steps:
+            return None  # it runs, but no array that has a name is multiplied as it is
+        return Anatomy(state, _layers(traced, steps, shape, images), tuple(steps), traced, stand_ins(shape, FEW))
     return None
 
 
@@ -123,7 +126,8 @@ def _affordable(steps: Sequence[Step], wanted: set[str], least: int) -> int:
     """How many images may go through the network up to the last wanted layer, by the products that this takes."""
     last = max(i for i, step in enumerate(steps) if step.name in wanted)
     work = sum(step.products for step in steps[:last])
-    return max(least, min(MANY, PRODUCTS // max(work, 1)))
+    most = PRODUCTS // max(work, 1)
+    return max(min(least, max(most, FEWEST_OF_LARGE)), min(MANY, most))
 
 
 def from_state(state: State, images: Tensor | None) -> Anatomy:

@@ -1,0 +1,239 @@
+"""What a server could read out of the gradient of one batch: the numbers that the guard judges by."""
+
+import copy
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from fluoroscope.defences.guard.backward import Product, Watch, products, watched
+from fluoroscope.defences.guard.batches import Batch
+from fluoroscope.defences.guard.isolation import NOTHING, Reading, read, tokens
+from fluoroscope.defences.guard.losses import loss
+from fluoroscope.rng import generator
+
+SIZES = ((16, 4), (32, 3), (64, 2), (128, 1))
+"""Images in a batch, and how many such batches are drawn: bins for few images show with few."""
+PRODUCTS = 10 * 10**9
+"""Multiplications of the images that go through the network: about a second. Counted, so verdicts are repeatable."""
+FEWEST, LEAST = 4, 16
+"""Images that go through any network, and inputs of a layer that can hold a picture."""
+SLIDING = 8
+"""Images that are enough where every layer adds up over places."""
+LINEAR_READING = 0.9
+"""Share of a picture's shape that a linear readout recovers, from which on the picture counts as held."""
+SMALL_PICTURE = 8
+
+
+@dataclass(frozen=True)
+class Leak:
+    """What one product gives away."""
+
+    inputs: int
+    units: int
+    held: float
+    """How far what it reads holds the picture: 1 for the picture itself, 0 for a few pooled features."""
+    shares: Mapping[int, Reading]
+    """For batches of so many images, what can be read of them, times `held`."""
+    tokens: float = 0.0
+    """Share of the rows in which one token, or patch, stands alone."""
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A network on one batch."""
+
+    leaks: Mapping[str, Leak]
+    """By the arrays that the weights are made of."""
+    owned: float
+    """The largest share that one image has of the energy that reaches the first product."""
+    passed: float
+    """Size of the gradient at the first product over that at the network's output."""
+    images: int
+    class_ratio: float = 1.0
+    """How much larger the gradient of the one class that gets most is than that of the next."""
+    unseen: tuple[str, ...] = field(default=())
+    """Arrays that no watched product uses."""
+
+    def numbers(self) -> dict[str, float]:
+        """What is kept of it from round to round."""
+        shares = [reading for leak in self.leaks.values() for reading in leak.shares.values()]
+        return {
+            "isolation": max((reading.apart for reading in shares), default=0.0),
+            "tokens": max((leak.tokens for leak in self.leaks.values()), default=0.0),
+            "owned": self.owned,
+            "passed": self.passed,
+            "class ratio": self.class_ratio,
+            "images": float(self.images),
+        }
+
+
+def prepared(network: nn.Module) -> nn.Module:
+    """A copy that can be run as a client trains it: in single precision, batches by their own statistics."""
+    made = copy.deepcopy(network).float().train().requires_grad_(False)
+    for module in made.modules():
+        if isinstance(module, nn.modules.batchnorm._NormBase) and module.track_running_stats:
+            module.track_running_stats = False
+            module.running_mean = module.running_var = module.num_batches_tracked = None
+    return made
+
+
+def profile(network: nn.Module, batch: Batch, seed: int = 0) -> Profile:
+    """Run a batch forward and back, and measure what can be read.
+
+    Args:
+        network: in single precision, from `prepared`.
+        batch: the inputs.
+        seed: draws labels, smaller batches, and rows where there are too many of them; the client's own.
+    """
+    rng = generator(seed, "guard", "profile")
+    few = batch.first(FEWEST)
+    with torch.random.fork_rng(devices=[]):  # some networks draw numbers, such as those with a latent code
+        torch.manual_seed(seed % 2**31)
+        watch, out = watched(network, few)
+        batch = batch.first(affordable(watch, few.size))
+        if batch.size > few.size:
+            watch, out = watched(network, batch)
+    total = loss(out, batch.size, rng)
+    if total is None or not watch.seen:
+        raise ValueError("nothing that the network returns depends on its input through weights")
+    last, first = watch.seen[-1], watch.seen[0]
+    found = products(watch, total, batch.size, lambda seen: seen is first or seen is last or not seen.form.slides)
+    leaks: dict[str, Leak] = {}
+    picture = batch.picture
+    for product in found:
+        leak = None if product is found[-1] else _leak(product, picture, batch.size, rng)
+        if leak is not None:
+            leaks[f"{product.name}#{len(leaks)}" if product.name in leaks else product.name] = leak
+    return Profile(
+        leaks,
+        *_passed(found, batch.size),
+        batch.size,
+        class_ratio(found[-1], out),
+        tuple(sorted(set(watch.leaves.values()) - {name for seen in watch.seen for name in seen.leaves})),
+    )
+
+
+def affordable(watch: Watch, images: int) -> int:
+    """How many images may go through, by the multiplications that one takes."""
+    work = sum(seen.form.work for seen in watch.seen) / max(images, 1)
+    most = int(PRODUCTS / max(work, 1))
+    behind = [seen for seen in watch.seen[:-1] if not seen.form.slides]
+    if not behind:
+        return max(FEWEST, min(most, SLIDING))
+    whole = any(len(seen.made) < 3 or math.prod(seen.made[2:]) == 1 for seen in behind)
+    return max(SIZES[0][0] if whole else FEWEST, most)
+
+
+def _leak(product: Product, picture: Tensor | None, images: int, rng: torch.Generator) -> Leak | None:
+    if product.given is None or not product.gradients:
+        return None
+    _, places, inputs = product.given.shape
+    units = len(product.weight)
+    if places > 1 or len(product.given) != images:
+        if inputs < LEAST:
+            return None
+        alone = max((tokens(g.reshape(-1, g.shape[-1]), rng) for g in product.gradients), default=0.0)
+        return Leak(inputs, units, 1.0, {}, alone)
+    given = product.given[:, 0]
+    held = 1.0 if product.pixels else holds(given, picture)
+    if inputs < LEAST or held == 0 or not varies(given):
+        return None
+    rows = [gradient.flatten(1) for gradient in product.gradients if gradient.shape[1] == 1]
+    shares = {}
+    for size, repeats in SIZES if images >= SIZES[0][0] else ((images, 1),):
+        if size > images:
+            continue
+        chosen = [torch.randperm(images, generator=rng)[:size] for _ in range(repeats)]
+        each = [max((read(r[c], given[c], rng) for r in rows), key=lambda x: x.apart, default=NOTHING) for c in chosen]
+        mean = [
+            held * sum(values) / repeats for values in zip(*((x.alone, x.apart, x.rows) for x in each), strict=True)
+        ]
+        shares[size] = Reading(*mean)
+    return Leak(inputs, units, held, shares)
+
+
+def varies(given: Tensor) -> bool:
+    """Whether a layer sees any difference between images; in a network that has died it does not."""
+    return bool(given.std(dim=0).square().mean() > 1e-8 * given.square().mean())
+
+
+def holds(given: Tensor, picture: Tensor | None) -> float:
+    """How far a linear readout, learnt on the other images, recovers a small picture of each: 0 to 1.
+
+    Features that are fewer than the pixels must do better: they are a picture only if it is plain in them.
+    """
+    if picture is None:
+        return 1.0
+    informative = int((given.std(dim=0) > 0).sum())
+    low = 0.4 if informative >= picture[0].numel() / 2 else 0.8
+    return min(1.0, max(0.0, (readout(given, picture) - low) / (LINEAR_READING - low)))
+
+
+def readout(given: Tensor, picture: Tensor) -> float:
+    """Explained share (R squared, each image left out once) of the small pictures, by ridge regression."""
+    n = len(given)
+    features = given.double().flatten(1)
+    features = features - features.mean(dim=0)
+    gram = features @ features.T
+    strength = float(gram.trace()) / n * 1e-3
+    if strength == 0 or n < 8 or not bool(torch.isfinite(gram).all()):
+        return 0.0
+    hat = gram @ torch.linalg.inv(gram + strength * torch.eye(n, dtype=torch.double)) + 1 / n
+    small = small_pictures(picture).double()
+    small = small - small.mean(dim=1, keepdim=True)  # brightness alone is no picture
+    centred = small - small.mean(dim=0)
+    left = (centred - hat @ centred) / (1 - hat.diagonal()).clamp_min(1e-6)[:, None]
+    whole = float((centred * n / (n - 1)).square().sum())
+    return 1 - float(left.square().sum()) / whole if whole > 0 else 0.0
+
+
+def small_pictures(picture: Tensor) -> Tensor:
+    """Averaged down to a few places along each side, as rows."""
+    space = picture.ndim - 2
+    if space < 1:
+        return picture.flatten(1)
+    pool = (F.adaptive_avg_pool1d, F.adaptive_avg_pool2d, F.adaptive_avg_pool3d)[min(space, 3) - 1]
+    sides = [min(SMALL_PICTURE if space < 3 else SMALL_PICTURE // 2, side) for side in picture.shape[2:]]
+    return pool(picture, sides[0] if space == 1 else sides).flatten(1)
+
+
+def _passed(found: list[Product], images: int) -> tuple[float, float]:
+    first, last = found[0].gradients, found[-1].gradients
+    if not first or not last or len(first[0]) != images or found[0] is found[-1]:
+        return 0.0, 1.0
+    energy = first[0].double().flatten(1).square().sum(dim=1)
+    whole, out = float(energy.sum()), float(last[0].double().square().sum())
+    return float(energy.max()) / whole if whole > 0 else 0.0, math.sqrt(whole / out) if out > 0 else 1.0
+
+
+def class_ratio(last: Product, out: object) -> float:
+    """Largest over next largest gradient that a label gives to the features, root mean square over the images."""
+    if not isinstance(out, Tensor) or out.ndim != 2 or out.shape[1] < 3 or len(last.weight) != out.shape[1]:
+        return 1.0
+    weight = last.weight.double()
+    chance = out.detach().double().softmax(dim=1)
+    products_ = weight @ weight.T
+    mixed = chance @ products_
+    energy = (mixed * chance).sum(dim=1, keepdim=True) - 2 * mixed + products_.diagonal()
+    largest = energy.clamp_min(0).mean(dim=0).sqrt().sort(descending=True).values
+    return float(largest[0] / largest[1].clamp_min(1e-30)) if float(largest[0]) > 0 else 1.0
+
+
+def twin(network: nn.Module, seed: int = 0) -> nn.Module:
+    """The same layers with fresh weights: what an honest network of this kind gives away before it has learnt."""
+    made = copy.deepcopy(network)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(generator(seed, "guard", "twin").initial_seed() % 2**31)
+        for module in made.modules():
+            reset = getattr(module, "reset_parameters", None)
+            if callable(reset) and not list(module.children()):
+                reset()
+                continue
+            for value in module.parameters(recurse=False):
+                if value.ndim > 1:
+                    value.data.normal_(0, value[0].numel() ** -0.5)
+    return made
