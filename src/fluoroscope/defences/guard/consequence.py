@@ -7,13 +7,18 @@ agreed network. Wide dense layers leak by themselves; what is refused is what le
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from fluoroscope.defences.guard.isolation import NOTHING
 from fluoroscope.defences.guard.profile import Leak, Profile
-from fluoroscope.defences.guard.verdict import Reason
+from fluoroscope.defences.guard.verdict import Reason, Severity
+
+Other = Callable[[], Profile | None]
 
 BEYOND_TWIN, BEYOND_AGREED = 0.3, 0.2
 """Share of the images that can be read, above a twin's, and above the agreed network's. Honest training moves it less."""
-LEAKY = 0.95
-"""A share that is refused for what it is where nothing was agreed, whoever made the network."""
+SPARSE, SPARSE_TIMES, SPARSE_BEYOND, SPARSE_BATCH = 0.3, 3.0, 0.12, 32
+"""Share of the rows that one image has to itself, and how often a twin's; less has to be read then to be refused."""
+LEAKY, LARGE_BATCH = 0.95, 64
+"""A share of a large batch that is refused for what it is where nothing was agreed, whoever made the network."""
 TOKENS, TOKENS_BEYOND = 0.15, 0.1
 OWNED, OWNED_BEYOND, OWNED_IMAGES = 0.9, 0.3, 8
 FISHED, FISHED_BEYOND = 10.0, 5.0
@@ -21,23 +26,7 @@ SILENT, SUSPECT = 1e-3, 0.05
 """Of the agreed network's gradient: what is left is nothing; and below what this is asked at all."""
 
 
-@dataclass(frozen=True)
-class Gap:
-    """How much more can be read of a layer than of another's."""
-
-    layer: str
-    images: int
-    share: float
-    other: float
-
-    @property
-    def beyond(self) -> float:
-        return self.share - self.other
-
-
-def consequence(
-    found: Profile, twin: Callable[[], Profile | None], agreed: Callable[[], Profile | None]
-) -> list[Reason]:
+def consequence(found: Profile, twin: Other, agreed: Other) -> list[Reason]:
     """Refuses what would hand over images.
 
     Args:
@@ -53,58 +42,80 @@ def consequence(
     ]
 
 
-def _reading(found: Profile, twin: Callable[[], Profile | None], agreed: Callable[[], Profile | None]) -> list[Reason]:
-    nothing = Profile({}, 0, 1, 0)
-    most = largest_gap(found, nothing)
-    if most is None or most.share < BEYOND_TWIN:
+def _reading(found: Profile, twin: Other, agreed: Other) -> list[Reason]:
+    readable = [gap for gap in gaps(found, None) if gap.share >= SPARSE_BEYOND]
+    if not any(gap.share >= BEYOND_TWIN or gap.rows >= SPARSE for gap in readable):
         return []
-    beside = largest_gap(found, twin() or nothing)
     known = agreed()
-    above = beside if known is None else largest_gap(found, known)
-    leaky = known is None and most.share >= LEAKY and most.images > 2 * SMALLEST_BATCH
-    if (
-        beside is None
-        or above is None
-        or not (leaky or (beside.beyond >= BEYOND_TWIN and above.beyond >= BEYOND_AGREED))
-    ):
-        return (
-            [_reason("singling out", most, "note", f"an honest network of this kind shows {most.share:.0%} too")]
-            if known is None
-            else []
-        )
-    worst = most if leaky and beside.beyond < BEYOND_TWIN else beside
-    what = "of the agreed network" if known is not None else "of the same layers with fresh weights"
-    other = above.other if known is not None else beside.other
-    return [_reason("isolation", worst, "refuse", f"of the update {what} it would be {other:.0%}")]
+    above = {gap.place: gap.beyond for gap in gaps(found, known)}
+    beside = [
+        gap
+        for gap in gaps(found, twin())
+        if (gap.beyond >= BEYOND_TWIN and above[gap.place] >= BEYOND_AGREED)
+        or (gap.sparse and above[gap.place] >= SPARSE_BEYOND)
+    ]
+    if beside:
+        worst = max(beside, key=lambda gap: gap.beyond)
+        return [_reason("isolation", worst, "refuse", f"with fresh weights in the same layers it would be {worst.other:.0%}")]
+    most = max(readable, key=lambda gap: (gap.images, gap.share))
+    if known is None and most.share >= LEAKY and most.images >= LARGE_BATCH:
+        return [_reason("isolation", most, "refuse", "an honest network of this kind leaks as much, and should not be trained so")]
+    return [_reason("singling out", most, "note", "an honest network of this kind shows about as many")]
 
 
-SMALLEST_BATCH = 16
+@dataclass(frozen=True)
+class Gap:
+    """How much more can be read of a layer than of another's, in batches of one size."""
+
+    place: tuple[str, int, str]
+    share: float
+    other: float
+    rows: float
+    other_rows: float
+
+    @property
+    def layer(self) -> str:
+        return self.place[0]
+
+    @property
+    def images(self) -> int:
+        return self.place[1]
+
+    @property
+    def beyond(self) -> float:
+        return self.share - self.other
+
+    @property
+    def sparse(self) -> bool:
+        """Rows that were made to fire for single images, even where not all images meet one."""
+        many = self.rows >= max(SPARSE, SPARSE_TIMES * self.other_rows)
+        return many and self.beyond >= SPARSE_BEYOND and self.images >= SPARSE_BATCH
 
 
-def largest_gap(found: Profile, other: Profile) -> Gap | None:
-    """The layer and batch size in which most can be read above what can be read of the same layer of the other."""
-    gaps = []
+def gaps(found: Profile, other: Profile | None) -> list[Gap]:
+    """For every layer and batch size, what single rows give away, and rows or differences."""
+    made = []
     for name, leak in found.leaks.items():
-        base = other.leaks.get(name)
+        base = other.leaks.get(name) if other is not None else None
         for images, reading in leak.shares.items():
-            same = base.shares.get(images) if base is not None else None
-            gaps.append(Gap(name, images, reading.apart, same.apart if same else 0.0))
-            gaps.append(Gap(name, images, reading.alone, same.alone if same else 0.0))
-    return max(gaps, key=lambda gap: gap.beyond, default=None)
+            same = (base.shares.get(images) if base is not None else None) or NOTHING
+            made.append(Gap((name, images, "alone"), reading.alone, same.alone, reading.rows, same.rows))
+            made.append(Gap((name, images, "apart"), reading.apart, same.apart, reading.rows, same.rows))
+    return made
 
 
-def _reason(check: str, gap: Gap, severity: str, beside: str) -> Reason:
+def _reason(check: str, gap: Gap, severity: Severity, beside: str) -> Reason:
     return Reason(
         check,
         gap.layer,
-        "refuse" if severity == "refuse" else "note",
+        severity,
         f"In a batch of {gap.images} of your images, {gap.share:.0%} could be read out of the gradient of {gap.layer} "
         f"as they are: each stands alone in a row, or in the difference of two; {beside}.",
-        {"share that can be read": gap.share, "share beside": gap.other, "images": gap.images},
+        {"share that can be read": gap.share, "share beside": gap.other, "share of rows with one image": gap.rows},
     )
 
 
-def _tokens(found: Profile, twin: Callable[[], Profile | None], agreed: Callable[[], Profile | None]) -> list[Reason]:
+def _tokens(found: Profile, twin: Other, agreed: Other) -> list[Reason]:
     def share(profile: Profile | None, name: str) -> float:
         leak = profile.leaks.get(name) if profile is not None else None
         return leak.tokens if leak is not None else 0.0
@@ -120,7 +131,7 @@ def _tokens(found: Profile, twin: Callable[[], Profile | None], agreed: Callable
     return [Reason("isolation", name, "refuse", sentence, {"share of rows with one patch": alone})]
 
 
-def _owned(found: Profile, twin: Callable[[], Profile | None], agreed: Callable[[], Profile | None]) -> list[Reason]:
+def _owned(found: Profile, twin: Other, agreed: Other) -> list[Reason]:
     reasons = []
     if found.owned >= OWNED and found.images >= OWNED_IMAGES:
         others = [other.owned for other in (twin(), agreed()) if other is not None]
@@ -141,7 +152,7 @@ def _owned(found: Profile, twin: Callable[[], Profile | None], agreed: Callable[
     return reasons
 
 
-def _silent(found: Profile, agreed: Callable[[], Profile | None]) -> list[Reason]:
+def _silent(found: Profile, agreed: Other) -> list[Reason]:
     if found.passed >= SUSPECT:
         return []
     known = agreed()

@@ -55,7 +55,7 @@ def _plausible(layer: Layer, seen: Tensor) -> Tensor:
     How far the weights have moved from their start shows in their concentration; the bias has moved 1/|x| of that.
     """
     length = max(float(seen.norm(dim=1).median()), 1e-6)
-    moved = max(concentration(layer.weight) - by_chance(layer.units, layer.inputs), 0.0) ** 0.5
+    moved = max(concentration(layer.weight, seed=layer.seed) - by_chance(layer.units, layer.inputs), 0.0) ** 0.5
     most: Tensor = layer.weight.norm(dim=1) * BEYOND * max(moved / length, 2 / layer.inputs**0.5)
     return most
 

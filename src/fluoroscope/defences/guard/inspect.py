@@ -4,6 +4,7 @@ import copy
 import secrets
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 from torch import nn
 
@@ -14,7 +15,7 @@ from fluoroscope.defences.guard.digest import compare, digest
 from fluoroscope.defences.guard.drift import COUNTER, drift
 from fluoroscope.defences.guard.firing import firing, silence
 from fluoroscope.defences.guard.layers import Anatomy, dissect, from_state
-from fluoroscope.defences.guard.numbers import blank, numbers, scale
+from fluoroscope.defences.guard.numbers import as_floats, blank, numbers, scale
 from fluoroscope.defences.guard.passing import passing
 from fluoroscope.defences.guard.placement import placement
 from fluoroscope.defences.guard.repetition import repetition
@@ -75,27 +76,32 @@ def inspect(
         network = model if isinstance(model, nn.Module) else _filled(agreed, state)
         known = agreed if isinstance(agreed, nn.Module) else None
         found = behaviour(network, known, given, seed)
-        reasons += [*found.reasons, *_structure(network, known, state, found.batch or given)]
+        there = None if agreed is None else _state(agreed)
+        reasons += [*found.reasons, *_structure(network, there, as_floats(state), found.batch or given, seed)]
     measured = {} if found.profile is None else found.profile.numbers()
     return Verdict(own, _sorted(reasons), time.perf_counter() - start, found.profile is not None, measured)
 
 
-def _structure(network: nn.Module | None, agreed: nn.Module | None, state: State, given: Batch | None) -> list[Reason]:
+def _structure(
+    network: nn.Module | None, agreed: State | None, state: State, given: Batch | None, seed: int
+) -> list[Reason]:
     """What the weights look like: evidence beside what they do."""
     picture = given.picture if given is not None and len(given.inputs) == 1 and not given.named else None
     flat = picture if picture is not None and picture.ndim in (2, 4) else None
     anatomy = None
     if network is not None and (given is None or flat is not None):
         try:
-            anatomy = dissect(network, flat)
+            anatomy = dissect(copy.deepcopy(network).float(), flat)
         except Exception:  # noqa: BLE001  # somebody else's forward; `behaviour` has said so
             anatomy = None
-    return examined(anatomy or from_state(state, flat if flat is not None and flat.ndim == 4 else None))
+    anatomy = anatomy or from_state(state, flat if flat is not None and flat.ndim == 4 else None)
+    drawn = tuple(replace(layer, seed=seed) for layer in anatomy.layers)
+    return examined(replace(anatomy, layers=drawn), agreed)
 
 
-def examined(anatomy: Anatomy) -> list[Reason]:
+def examined(anatomy: Anatomy, agreed: State | None = None) -> list[Reason]:
     """What all checks of the weights and of the run say."""
-    reasons = [*placement(anatomy), *silence(anatomy.state), *passing(anatomy.state), *blank(anatomy)]
+    reasons = [*placement(anatomy, agreed), *silence(anatomy.state), *passing(anatomy.state), *blank(anatomy)]
     for layer in anatomy.layers:
         for check in OF_A_LAYER:
             reasons += check(layer)
@@ -110,9 +116,9 @@ def _filled(agreed: nn.Module | State | None, state: State) -> nn.Module | None:
     """A copy of the agreed network with these arrays, if they fit."""
     if not isinstance(agreed, nn.Module):
         return None
-    network = copy.deepcopy(agreed)
+    network = copy.deepcopy(agreed).float()
     try:
-        missing = network.load_state_dict(dict(state), strict=False).missing_keys
+        missing = network.load_state_dict(dict(as_floats(state)), strict=False).missing_keys
     except RuntimeError:  # other shapes
         return None
     return None if any(not name.endswith(COUNTER) for name in missing) else network

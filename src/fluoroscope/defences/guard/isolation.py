@@ -18,6 +18,9 @@ OWNS = 0.9
 NEIGHBOURS = 24
 """Other rows that a row is compared with: those most alike, of which bins next to each other are."""
 MOST_ROWS = 4096
+ALIKE = 0.02
+"""How far two proportions may differ and still cancel."""
+MANY_ROWS = 1024
 MOST_TOKENS, MOST_TOKEN_ROWS = 2048, 512
 FEWEST_TOKENS, FEWEST_ROWS = 16, 8
 COMMON = 3
@@ -69,12 +72,13 @@ def unlike(rows: Tensor, generator: torch.Generator | None = None) -> Tensor:
         rows = rows[torch.randperm(len(rows), generator=generator)[:MOST_ROWS]]
     if len(rows) == 0:
         return rows
-    largest = rows.gather(1, rows.abs().argmax(dim=1, keepdim=True))
-    rows = rows / largest
-    _, first = torch.unique((rows * 1e4).round(), dim=0, return_inverse=True)
-    kept = torch.full((int(first.max()) + 1,), len(rows), dtype=torch.long)
-    kept.scatter_reduce_(0, first, torch.arange(len(rows)), "amin")
-    return rows[kept]
+    rows = rows / rows.gather(1, rows.abs().argmax(dim=1, keepdim=True))
+    # Equal rows have equal sums, and unlike ones hardly ever: sorting numbers is quicker than sorting rows.
+    keys = (rows * 1e4).round() @ torch.linspace(1, 2, rows.shape[1], dtype=torch.double).sqrt()
+    order = keys.argsort(stable=True)
+    first = torch.ones(len(rows), dtype=torch.bool)
+    first[1:] = keys[order].diff().abs() > 1e-6
+    return rows[order[first]]
 
 
 def distances(given: Tensor) -> Tensor:
@@ -96,6 +100,7 @@ def readings(rows: Tensor, apart: Tensor) -> Tensor:
     """
     if len(rows) == 0:
         return torch.zeros(0, len(apart), dtype=torch.bool)
+    rows = rows.double()
     total = rows.sum(dim=1, keepdim=True)
     usable = total.abs() > 1e-9 * rows.abs().sum(dim=1, keepdim=True)
     weights = torch.where(usable, rows / torch.where(usable, total, torch.ones_like(total)), torch.zeros_like(rows))
@@ -110,18 +115,25 @@ def differences(rows: Tensor, neighbours: int = NEIGHBOURS) -> Tensor:
     """Differences of two rows after which at least COMMON images have cancelled, one per pair of rows much alike."""
     if len(rows) < 2:
         return rows[:0]
+    rows = rows.float()
     unit = F.normalize(rows, dim=1)
     alike = (unit @ unit.T).abs().fill_diagonal_(-1)
-    beside = alike.topk(min(neighbours, len(rows) - 1), dim=1).indices
-    first = rows.repeat_interleave(beside.shape[1], dim=0)
-    second = rows[beside.flatten()]
-    both = (first.abs() > 1e-6) & (second.abs() > 1e-6)
+    count = min(neighbours if len(rows) <= MANY_ROWS else neighbours // 4, len(rows) - 1)
+    beside = alike.topk(count, dim=1).indices
+    one, other = torch.arange(len(rows)).repeat_interleave(count), beside.flatten()
+    # The proportion is that of the image that weighs most in both; where others share it, they cancel.
+    fires = (rows.abs() > 1e-6).to(torch.uint8)
+    enough = (fires[one] & fires[other]).sum(dim=1) >= 2
+    one, other = one[enough], other[enough]
+    first, second = rows[one], rows[other]
+    both = fires[one].bool() & fires[other].bool()
     proportion = torch.where(both, first / torch.where(both, second, torch.ones_like(second)), torch.nan)
     usual = proportion.nanmedian(dim=1, keepdim=True).values
-    cancels = ((proportion - usual).abs() < 0.02 * usual.abs()) & both
-    kept = cancels.sum(dim=1) >= torch.minimum(torch.tensor(COMMON), both.sum(dim=1).clamp_min(2))
-    left: Tensor = (first - usual.nan_to_num() * second)[kept]
-    return left[left.abs().amax(dim=1) > 1e-6]
+    cancels = ((proportion - usual).abs() < ALIKE * usual.abs()) & both
+    kept = cancels.sum(dim=1) >= both.sum(dim=1).clamp(2, COMMON)
+    left = (first - usual * second)[kept]
+    left = torch.where(cancels[kept], torch.zeros_like(left), left)
+    return left[left.abs().amax(dim=1) > 1e-4]
 
 
 def tokens(gradient: Tensor, generator: torch.Generator | None = None) -> float:

@@ -51,6 +51,8 @@ class Layer:
     """What a sample is: an image, or a patch or token of one."""
     imagined: bool = False
     """Nothing is known of what it reads: `seen` is a likeness of feature maps, right up to its scale."""
+    seed: int = 0
+    """Of what checks draw: the client's."""
 
     @property
     def units(self) -> int:
@@ -132,7 +134,7 @@ def _affordable(steps: Sequence[Step], wanted: set[str], least: int) -> int:
 
 def from_state(state: State, images: Tensor | None) -> Anatomy:
     """Dense layers by the shapes of the arrays alone; a first one that fits square images is shown some."""
-    names = [n for n, v in state.items() if v.ndim in (2, 4) and v.is_floating_point() and _multiplies(n, v)]
+    names = [n for n, v in state.items() if v.ndim in (2, 4) and v.is_floating_point()]
     dense = [n for n in names if state[n].ndim == 2 or _large_kernel(state[n])]
     layers = []
     for i, name in enumerate(names):
@@ -169,11 +171,6 @@ def likeness(inputs: int, channels: int) -> Tensor:
     images = stand_ins((1, side + 2, side + 2), MANY)
     kernels = torch.randn(channels, 1, 3, 3, generator=rng)
     return F.relu(F.conv2d(images, kernels)).flatten(1)
-
-
-def _multiplies(name: str, value: Tensor) -> bool:
-    """Not an embedding, a table of positions or such: those are looked up, nothing is multiplied with them."""
-    return value.ndim == 4 or not any(word in name.lower() for word in ("embed", "position", "pos_", "token"))
 
 
 def _large_kernel(value: Tensor) -> bool:

@@ -32,31 +32,28 @@ def labels(images: int, classes: int, rng: torch.Generator) -> Tensor:
     return chosen[torch.arange(images) % used][torch.randperm(images, generator=rng)]
 
 
-def loss(given: Any, images: int, rng: torch.Generator) -> Tensor | None:  # noqa: ANN401
-    """Summed over images; None where nothing that was returned depends on the input."""
-    found = outputs(given)
-    parts = [_part(value.float(), images, rng) for value in found]
-    return torch.stack(parts).sum() if parts else None
+def losses(given: Any, images: int, rng: torch.Generator) -> Tensor | None:  # noqa: ANN401
+    """One number per image; None where nothing that was returned depends on the input."""
+    parts = [_part(value.float(), images, rng) for value in outputs(given)]
+    return torch.stack(parts).sum(dim=0) if parts else None
 
 
 def _part(out: Tensor, images: int, rng: torch.Generator) -> Tensor:
     if out.ndim == 0 or len(out) != images:
-        return out.square().sum()
+        return (out.square().sum() / images).expand(images)
     if out.ndim == 1 or (out.ndim == 2 and out.shape[1] == 1):
         two = labels(images, 2, rng).to(out)
-        return F.binary_cross_entropy_with_logits(out.reshape(images), two, reduction="sum")
+        return F.binary_cross_entropy_with_logits(out.reshape(images), two, reduction="none")
     if out.ndim == 2:
-        return F.cross_entropy(out, labels(images, out.shape[1], rng), reduction="sum")
+        return F.cross_entropy(out, labels(images, out.shape[1], rng), reduction="none")
     if out.ndim == 3:  # tokens with scores each, as language models give them
-        return F.cross_entropy(
-            out.flatten(0, 1),
-            torch.randint(out.shape[2], (out.shape[0] * out.shape[1],), generator=rng),
-            reduction="sum",
-        )
-    places = (images, *out.shape[2:])
+        words = torch.randint(out.shape[2], out.shape[:2], generator=rng)
+        return F.cross_entropy(out.flatten(0, 1), words.flatten(), reduction="none").reshape(images, -1).sum(dim=1)
     coarse = torch.rand((images, 1, *(min(4, n) for n in out.shape[2:])), generator=rng)
     field = F.interpolate(coarse, size=out.shape[2:])[:, 0]  # labels in blocks, as masks have them
     if out.shape[1] == 1:
-        return F.binary_cross_entropy_with_logits(out[:, 0], (field > 0.5).to(out), reduction="sum")
-    classes = (field * out.shape[1]).long().clamp(0, out.shape[1] - 1).reshape(places)
-    return F.cross_entropy(out, classes, reduction="sum")
+        each = F.binary_cross_entropy_with_logits(out[:, 0], (field > 0.5).to(out), reduction="none")
+    else:
+        classes = (field * out.shape[1]).long().clamp(0, out.shape[1] - 1)
+        each = F.cross_entropy(out, classes, reduction="none")
+    return each.flatten(1).sum(dim=1)

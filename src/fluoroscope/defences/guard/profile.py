@@ -2,8 +2,8 @@
 
 import copy
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from fluoroscope.defences.guard.backward import Product, Watch, products, watched
 from fluoroscope.defences.guard.batches import Batch
 from fluoroscope.defences.guard.isolation import NOTHING, Reading, read, tokens
-from fluoroscope.defences.guard.losses import loss
+from fluoroscope.defences.guard.losses import losses
 from fluoroscope.rng import generator
 
 SIZES = ((16, 4), (32, 3), (64, 2), (128, 1))
@@ -21,6 +21,8 @@ PRODUCTS = 10 * 10**9
 """Multiplications of the images that go through the network: about a second. Counted, so verdicts are repeatable."""
 FEWEST, LEAST = 4, 16
 """Images that go through any network, and inputs of a layer that can hold a picture."""
+MOST_UNWATCHED, MOST_ALONE = 2 * 10**7, 64
+"""Values of all gradients that are kept image by image; and images of these."""
 SLIDING = 8
 """Images that are enough where every layer adds up over places."""
 LINEAR_READING = 0.9
@@ -55,8 +57,6 @@ class Profile:
     images: int
     class_ratio: float = 1.0
     """How much larger the gradient of the one class that gets most is than that of the next."""
-    unseen: tuple[str, ...] = field(default=())
-    """Arrays that no watched product uses."""
 
     def numbers(self) -> dict[str, float]:
         """What is kept of it from round to round."""
@@ -97,9 +97,12 @@ def profile(network: nn.Module, batch: Batch, seed: int = 0) -> Profile:
         batch = batch.first(affordable(watch, few.size))
         if batch.size > few.size:
             watch, out = watched(network, batch)
-    total = loss(out, batch.size, rng)
-    if total is None or not watch.seen:
-        raise ValueError("nothing that the network returns depends on its input through weights")
+    each = losses(out, batch.size, rng)
+    if each is None or not each.requires_grad:
+        raise ValueError("nothing that the network returns depends on its input")
+    if not watch.seen:
+        return Profile(unwatched(network, batch, (), 0, rng), 0.0, 1.0, batch.size)
+    total = each.sum()
     last, first = watch.seen[-1], watch.seen[0]
     found = products(watch, total, batch.size, lambda seen: seen is first or seen is last or not seen.form.slides)
     leaks: dict[str, Leak] = {}
@@ -108,13 +111,58 @@ def profile(network: nn.Module, batch: Batch, seed: int = 0) -> Profile:
         leak = None if product is found[-1] else _leak(product, picture, batch.size, rng)
         if leak is not None:
             leaks[f"{product.name}#{len(leaks)}" if product.name in leaks else product.name] = leak
-    return Profile(
-        leaks,
-        *_passed(found, batch.size),
-        batch.size,
-        class_ratio(found[-1], out),
-        tuple(sorted(set(watch.leaves.values()) - {name for seen in watch.seen for name in seen.leaves})),
-    )
+    seen = {name for product in watch.seen for name in product.leaves}
+    leaks |= unwatched(network, batch, seen, sum(s.form.work for s in watch.seen) / batch.size, rng)
+    return Profile(leaks, *_passed(found, batch.size), batch.size, class_ratio(found[-1], out))
+
+
+def unwatched(
+    network: nn.Module, batch: Batch, seen: Collection[str], work: float, rng: torch.Generator
+) -> dict[str, Leak]:
+    """The same of arrays that no watched product uses, from every image's own gradient: slow, and blind to nothing."""
+    values = {
+        name: value
+        for name, value in network.named_parameters()
+        if name not in seen and value.ndim >= 2 and min(len(value), value[0].numel()) >= LEAST
+    }
+    kept = sum(value.numel() for value in values.values())
+    most = min(MOST_ALONE, MOST_UNWATCHED // max(kept, 1), max(int(PRODUCTS / max(3 * work, 1)), SLIDING))
+    if not values or most < FEWEST:
+        return {}
+    few = batch.first(most)
+    for value in values.values():
+        value.requires_grad_(True)
+    try:
+        found = [_alone(network, few.at(torch.tensor([i])), list(values.values()), rng) for i in range(few.size)]
+    except (RuntimeError, ValueError):  # norms over a batch want more than one image
+        return {}
+    finally:
+        for value in values.values():
+            value.requires_grad_(False)
+    leaks = {}
+    for i, name in enumerate(values):
+        alone = [gradients[i] for gradients in found]
+        if any(gradient is None for gradient in alone):
+            continue
+        per_image = torch.stack([gradient for gradient in alone if gradient is not None]).flatten(2)
+        for turned in (per_image, per_image.transpose(1, 2)):
+            main = turned[torch.arange(few.size), turned.norm(dim=2).argmax(dim=1)]  # what an image puts into its row
+            main = F.normalize(main, dim=1)
+            if turned.shape[2] < LEAST or not varies(main):
+                continue
+            shares = drawn([torch.einsum("bui,bi->bu", turned, main)], main, few.size, rng)
+            leak = Leak(turned.shape[2], turned.shape[1], 1.0, shares)
+            if name not in leaks or _most(leak) > _most(leaks[name]):
+                leaks[name] = leak
+    return leaks
+
+
+def _alone(network: nn.Module, one: Batch, values: list[Tensor], rng: torch.Generator) -> tuple[Tensor | None, ...]:
+    with torch.enable_grad():
+        each = losses(network(*one.inputs, **one.named), one.size, rng)
+        if each is None or not each.requires_grad:
+            return (None,) * len(values)
+        return torch.autograd.grad(each.sum(), values, allow_unused=True)
 
 
 def affordable(watch: Watch, images: int) -> int:
@@ -142,18 +190,36 @@ def _leak(product: Product, picture: Tensor | None, images: int, rng: torch.Gene
     held = 1.0 if product.pixels else holds(given, picture)
     if inputs < LEAST or held == 0 or not varies(given):
         return None
-    rows = [gradient.flatten(1) for gradient in product.gradients if gradient.shape[1] == 1]
+    rows = distinct([gradient.flatten(1) for gradient in product.gradients if gradient.shape[1] == 1])
+    return Leak(inputs, units, held, drawn(rows, given, images, rng, held))
+
+
+def drawn(
+    rows: list[Tensor], given: Tensor, images: int, rng: torch.Generator, held: float = 1.0
+) -> dict[int, Reading]:
+    """What can be read of smaller batches, drawn from the whole: the mean of several."""
     shares = {}
     for size, repeats in SIZES if images >= SIZES[0][0] else ((images, 1),):
         if size > images:
             continue
         chosen = [torch.randperm(images, generator=rng)[:size] for _ in range(repeats)]
         each = [max((read(r[c], given[c], rng) for r in rows), key=lambda x: x.apart, default=NOTHING) for c in chosen]
-        mean = [
-            held * sum(values) / repeats for values in zip(*((x.alone, x.apart, x.rows) for x in each), strict=True)
-        ]
-        shares[size] = Reading(*mean)
-    return Leak(inputs, units, held, shares)
+        alone, apart = sum(x.alone for x in each) / repeats, sum(x.apart for x in each) / repeats
+        shares[size] = Reading(held * alone, held * apart, sum(x.rows for x in each) / repeats)
+    return shares
+
+
+def _most(leak: Leak) -> float:
+    return max((reading.apart for reading in leak.shares.values()), default=0.0)
+
+
+def distinct(gradients: list[Tensor]) -> list[Tensor]:
+    """Without those that equal an earlier one: a product's output is often where it bends."""
+    kept: list[Tensor] = []
+    for each in gradients:
+        if not any(each.shape == other.shape and torch.equal(each, other) for other in kept):
+            kept.append(each)
+    return kept
 
 
 def varies(given: Tensor) -> bool:

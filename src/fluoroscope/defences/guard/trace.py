@@ -193,12 +193,12 @@ class Traced:
     """A copy of the network that can be run and watched; the network itself is left alone."""
 
     def __init__(self, network: nn.Module) -> None:
-        self._network = copy.deepcopy(network).eval().requires_grad_(False)
+        self._network = copy.deepcopy(network).float().eval().requires_grad_(False)
         for module in self._network.modules():  # as a client trains: each batch by its own statistics
             if isinstance(module, nn.modules.batchnorm._BatchNorm):
                 module.train()
         self._real = _tensors(self._network)
-        self._hollow = copy.deepcopy(self._network).to("meta").eval()
+        self._hollow = _hollow(self._network)
 
     def steps(self, shape: tuple[int, ...]) -> list[Step]:
         """Every product with a weight, in order, for images of this shape. Nothing is computed."""
@@ -224,6 +224,16 @@ class Traced:
         with torch.no_grad(), _frozen(network), contextlib.suppress(_Enough), _Watching(watch):
             network(images)
         return watch
+
+
+def _hollow(network: nn.Module) -> nn.Module:
+    """Shapes alone. Norms keep a shape as it is, and are slow without numbers."""
+    made = copy.deepcopy(network).to("meta").eval()
+    for module in list(made.modules()):
+        for name, child in module.named_children():
+            if isinstance(child, nn.modules.batchnorm._BatchNorm):
+                setattr(module, name, nn.Identity())
+    return made
 
 
 def _tensors(network: nn.Module) -> dict[str, Tensor]:
