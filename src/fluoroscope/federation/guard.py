@@ -7,7 +7,8 @@ fit parameters, which SecAgg+ sends with its third stage. A refusal is an error 
 """
 
 from collections.abc import Callable, Sequence
-from logging import ERROR, INFO
+from logging import ERROR, INFO, WARNING
+from typing import Literal
 
 import numpy as np
 import torch
@@ -15,7 +16,7 @@ from flwr.app import ArrayRecord, Context, Error, Message
 from flwr.common.logger import log
 from torch import Tensor, nn
 
-from fluoroscope.defences.guard import Verdict, inspect
+from fluoroscope.defences.guard import History, Verdict, inspect
 from fluoroscope.federation.messages import is_train, to_state
 from fluoroscope.models.names import completed, unwrapped
 from fluoroscope.types import State
@@ -32,6 +33,7 @@ def guard_mod(
     images: Images = None,
     digests: Callable[[], Sequence[str]] | None = None,
     told: Callable[[Verdict], None] | None = None,
+    when_not_judged: Literal["train", "refuse"] = "refuse",
 ) -> Mod:
     """A mod that lets a train message through only if the guard accepts its model.
 
@@ -42,9 +44,14 @@ def guard_mod(
             gives them: an app is one file for all sites, and each site's images lie elsewhere.
         digests: gives what other clients say that they were sent, asked anew for every model.
         told: called with each verdict.
+        when_not_judged: what is done about a model that could not be run, and was judged by its weights alone.
+
+    The mod remembers numbers of the models of earlier rounds while its process lives, and no image of any.
     """
+    history = History()
 
     def mod(message: Message, context: Context, call_next: Next) -> Message:
+        nonlocal history
         if not is_train(message):
             return call_next(message, context)
         for record in message.content.array_records.values():
@@ -52,13 +59,17 @@ def guard_mod(
             if not state:
                 continue
             own = images(context) if callable(images) else images
-            verdict = inspect(state, agreed, own, digests() if digests is not None else ())
+            verdict = inspect(state, agreed, own, digests() if digests is not None else (), history=history)
             if told is not None:
                 told(verdict)
-            if verdict.refused:
+            if verdict.refused or (not verdict.ran and when_not_judged == "refuse"):
                 log(ERROR, "guard: %s", verdict.summary)
                 return refusal(message)
-            log(INFO, "guard: accepted a model with digest %s", verdict.digest)
+            history = history.after(verdict.measured)
+            if verdict.ran:
+                log(INFO, "guard: accepted a model with digest %s", verdict.digest)
+            else:
+                log(WARNING, "guard: %s", verdict.summary)
         return call_next(message, context)
 
     return mod

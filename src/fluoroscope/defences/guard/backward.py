@@ -202,7 +202,9 @@ class Watch(TorchFunctionMode):
 
 def _opened(func: Any) -> Callable[..., Any] | None:  # noqa: ANN401
     """A function of `torch.nn.functional` that does not hand itself to us again, so that its body can be watched."""
-    names = [n for n in ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")]
+    if func.__module__ not in ("torch.nn.functional", "torch.functional"):
+        return None
+    names = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
     known = [n for n in names if n in func.__globals__ and n in func.__code__.co_names]
     if not known:
         return None

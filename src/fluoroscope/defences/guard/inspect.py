@@ -14,6 +14,7 @@ from fluoroscope.defences.guard.classifier import classifier
 from fluoroscope.defences.guard.digest import compare, digest
 from fluoroscope.defences.guard.drift import COUNTER, drift
 from fluoroscope.defences.guard.firing import firing, silence
+from fluoroscope.defences.guard.history import History
 from fluoroscope.defences.guard.layers import Anatomy, dissect, from_state
 from fluoroscope.defences.guard.numbers import as_floats, blank, numbers, scale
 from fluoroscope.defences.guard.passing import passing
@@ -35,6 +36,7 @@ def inspect(
     images: Inputs = None,
     digests: Sequence[str] = (),
     seed: int | None = None,
+    history: History | None = None,
 ) -> Verdict:
     """Whether a client should train this model, and why not. Nothing is changed, and no image leaves.
 
@@ -46,6 +48,7 @@ def inspect(
             Stand-ins are used beside few, or instead.
         digests: what other clients say that they were sent.
         seed: of what is drawn; by default from the system, so that nobody can prepare a model for it.
+        history: numbers of the models of earlier rounds; go on with `history.after(verdict.measured)`.
 
     Returns:
         A verdict with its reasons in plain words; `refused` and `accepted` are the answer. A model that could not be
@@ -79,6 +82,8 @@ def inspect(
         there = None if agreed is None else _state(agreed)
         reasons += [*found.reasons, *_structure(network, there, as_floats(state), found.batch or given, seed)]
     measured = {} if found.profile is None else found.profile.numbers()
+    if history is not None:
+        reasons += history.reasons(measured)
     return Verdict(own, _sorted(reasons), time.perf_counter() - start, found.profile is not None, measured)
 
 

@@ -22,6 +22,7 @@ ALIKE = 0.02
 """How far two proportions may differ and still cancel."""
 MANY_ROWS = 1024
 MOST_TOKENS, MOST_TOKEN_ROWS = 2048, 512
+MOST_PAIRED, MOST_PAIRED_TOKENS = 160, 512
 FEWEST_TOKENS, FEWEST_ROWS = 16, 8
 COMMON = 3
 """Images that must cancel in a difference: the proportion of two rows is always right for one."""
@@ -139,15 +140,16 @@ def differences(rows: Tensor, neighbours: int = NEIGHBOURS) -> Tensor:
 def tokens(gradient: Tensor, generator: torch.Generator | None = None) -> float:
     """The share of rows of (tokens, units), or of differences of rows much alike, that one token has nearly to itself."""
     rows = gradient[: min(len(gradient), MOST_TOKENS)].T.float()
-    if len(rows) > MOST_TOKEN_ROWS:
-        rows = rows[torch.randperm(len(rows), generator=generator)[:MOST_TOKEN_ROWS]]
+    rows = rows[torch.randperm(len(rows), generator=generator)[:MOST_TOKEN_ROWS]]
     sizes = rows.abs().amax(dim=1)
     rows = rows[(sizes > 0) & (sizes > 1e-9 * sizes.max())]
     if len(rows) < FEWEST_ROWS or rows.shape[1] < FEWEST_TOKENS:
         return 0.0
     alone = single(rows)
-    beside = differences(rows / rows.abs().amax(dim=1, keepdim=True), neighbours=2)
-    pairs = int(single(beside).sum()) / max(2 * len(rows), 1) if len(beside) else 0.0
+    some = rows[:MOST_PAIRED, :MOST_PAIRED_TOKENS]
+    some = some[some.abs().amax(dim=1) > 0]
+    beside = differences(some / some.abs().amax(dim=1, keepdim=True), neighbours=2)
+    pairs = int(single(beside).sum()) / max(2 * len(some), 1) if len(beside) else 0.0
     return max(float(alone.double().mean()), pairs)
 
 

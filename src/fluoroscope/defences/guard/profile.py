@@ -60,9 +60,10 @@ class Profile:
 
     def numbers(self) -> dict[str, float]:
         """What is kept of it from round to round."""
-        shares = [reading for leak in self.leaks.values() for reading in leak.shares.values()]
+        whole = [leak.shares[max(leak.shares)] for leak in self.leaks.values() if leak.shares]
         return {
-            "isolation": max((reading.apart for reading in shares), default=0.0),
+            "isolation": max((reading.apart for reading in whole), default=0.0),
+            "sparse rows": max((reading.rows for reading in whole), default=0.0),
             "tokens": max((leak.tokens for leak in self.leaks.values()), default=0.0),
             "owned": self.owned,
             "passed": self.passed,
@@ -184,7 +185,8 @@ def _leak(product: Product, picture: Tensor | None, images: int, rng: torch.Gene
     if places > 1 or len(product.given) != images:
         if inputs < LEAST:
             return None
-        alone = max((tokens(g.reshape(-1, g.shape[-1]), rng) for g in product.gradients), default=0.0)
+        flat = distinct([g.reshape(-1, g.shape[-1]) for g in product.gradients])
+        alone = max((tokens(rows, rng) for rows in flat), default=0.0)
         return Leak(inputs, units, 1.0, {}, alone)
     given = product.given[:, 0]
     held = 1.0 if product.pixels else holds(given, picture)
