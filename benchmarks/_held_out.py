@@ -79,7 +79,11 @@ def held_out(images: Tensor, rng: torch.Generator) -> Iterator[Adaptive]:
         model.value.weight.mul_(0.01)
         model.value.bias.fill_(1.0)
     yield Adaptive("gated", model, fresh(model), rows("gate.weight", "gate.bias"))
-    for name, function in (("abs", torch.abs), ("exp", lambda x: torch.exp(-(x**2))), ("threshold", lambda x: F.threshold(x, 0.2, 0.0))):
+    for name, function in (
+        ("abs", torch.abs),
+        ("exp", lambda x: torch.exp(-(x**2))),
+        ("threshold", lambda x: F.threshold(x, 0.2, 0.0)),
+    ):
         model = mlp(d, UNITS, Activated(function), head(UNITS, "own"))
         w, b = sparse(flat, UNITS, 0.02, rng)
         put(model[1], w if name != "exp" else 6 * w, b if name != "exp" else 6 * b)
@@ -90,7 +94,9 @@ def held_out(images: Tensor, rng: torch.Generator) -> Iterator[Adaptive]:
     put(model[0], w.view_as(model[0].weight), b)
     yield Adaptive("whole kernel/sparse", model, fresh(model), rows("0.weight", "0.bias"))
     patch = side // 2
-    model = nn.Sequential(nn.Conv2d(shape[0], UNITS, patch, stride=patch), nn.ReLU(), nn.Flatten(), nn.Linear(4 * UNITS, CLASSES))
+    model = nn.Sequential(
+        nn.Conv2d(shape[0], UNITS, patch, stride=patch), nn.ReLU(), nn.Flatten(), nn.Linear(4 * UNITS, CLASSES)
+    )
     pieces = F.unfold(images, patch, stride=patch).transpose(1, 2).reshape(-1, shape[0] * patch * patch)
     w, b = sparse(pieces, UNITS, 0.005, rng)
     put(model[0], w.view_as(model[0].weight), b)
@@ -122,7 +128,7 @@ def held_out(images: Tensor, rng: torch.Generator) -> Iterator[Adaptive]:
 
 
 def train_to_leak(model: nn.Sequential, flat: Tensor, rng: torch.Generator, steps: int = 200) -> None:
-    """Descend on what the attacker wants: every unit open for one image of a batch, and closed for all others (SEER)."""
+    """Descend on what the attacker wants: every unit open for one image of a batch, closed for all others (SEER)."""
     layer = model[1]
     with torch.no_grad():  # a start at which units differ by more than brightness
         sums = flat @ layer.weight.T

@@ -82,7 +82,7 @@ def _gradients_in_place(model: nn.Module, images: Tensor, labels: Tensor) -> dic
 
 
 def matched(read: Tensor, truth: Tensor) -> int:
-    """Of the originals, how many have a reading with PSNR above 20, nearer to it than to any other, up to brightness."""
+    """How many originals have a reading with PSNR above 20, nearer to it than to any other, up to brightness."""
     if len(read) == 0:
         return 0
     products = read @ truth.T

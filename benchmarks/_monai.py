@@ -3,7 +3,7 @@
 import copy
 import math
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
@@ -34,7 +34,11 @@ def monai() -> list[Made]:
         ("seresnext50", lambda: nets.SEResNext50(spatial_dims=2, in_channels=1, num_classes=3), flat),
         ("senet154", lambda: nets.SENet(2, 1, "se_bottleneck", (1, 1, 1, 1), 8, 16, num_classes=4), flat),
         ("efficientnet-b0", lambda: nets.EfficientNetBN("efficientnet-b0", False, spatial_dims=2, in_channels=1), flat),
-        ("efficientnet-b1", lambda: nets.EfficientNetBN("efficientnet-b1", False, spatial_dims=2, num_classes=2), colour),
+        (
+            "efficientnet-b1",
+            lambda: nets.EfficientNetBN("efficientnet-b1", False, spatial_dims=2, num_classes=2),
+            colour,
+        ),
         ("unet", lambda: nets.UNet(2, 1, 2, (8, 16, 32), (2, 2)), flat),
         ("unet-res", lambda: nets.UNet(2, 1, 3, (8, 16, 32, 64), (2, 2, 2), num_res_units=2), flat),
         ("unet-3d", lambda: nets.UNet(3, 1, 2, (8, 16, 32), (2, 2), num_res_units=1), volume),
@@ -51,8 +55,18 @@ def monai() -> list[Made]:
         ("segresnet-vae", lambda: nets.SegResNetVAE((64, 64), spatial_dims=2, init_filters=8, in_channels=1), flat),
         ("dynunet", lambda: nets.DynUNet(2, 1, 2, [3, 3, 3], [1, 2, 2], [2, 2], filters=[8, 16, 32]), flat),
         ("highresnet", lambda: nets.HighResNet(2, 1, 2), flat),
-        ("vit", lambda: nets.ViT(1, 64, 16, classification=True, num_layers=3, spatial_dims=2, num_classes=3, **small), flat),
-        ("vit-perceptron", lambda: nets.ViT(1, 64, 16, classification=True, num_layers=2, spatial_dims=2, proj_type="perceptron", **small), flat),
+        (
+            "vit",
+            lambda: nets.ViT(1, 64, 16, classification=True, num_layers=3, spatial_dims=2, num_classes=3, **small),
+            flat,
+        ),
+        (
+            "vit-perceptron",
+            lambda: nets.ViT(
+                1, 64, 16, classification=True, num_layers=2, spatial_dims=2, proj_type="perceptron", **small
+            ),
+            flat,
+        ),
         ("vit-3d", lambda: nets.ViT(1, 32, 16, classification=True, num_layers=2, spatial_dims=3, **small), volume),
         ("vit-autoenc", lambda: nets.ViTAutoEnc(1, 64, 16, num_layers=2, spatial_dims=2, **small), flat),
         ("autoencoder", lambda: nets.AutoEncoder(2, 1, 1, (8, 16), (2, 2)), flat),
@@ -146,15 +160,31 @@ def odd() -> list[Made]:
         ("film", lambda: Film(1), (1, 32, 32)),
         ("context", lambda: Context(1), (1, 32, 32)),
         ("bottleneck", lambda: Bottleneck(1, 32), (1, 32, 32)),
-        ("tabular", lambda: nn.Sequential(nn.Linear(40, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 2)), (40,)),
-        ("lstm-free series", lambda: nn.Sequential(nn.Conv1d(2, 16, 7, 2), nn.ReLU(), nn.AdaptiveAvgPool1d(1), nn.Flatten(), nn.Linear(16, 3)), (2, 128)),
+        (
+            "tabular",
+            lambda: nn.Sequential(nn.Linear(40, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 2)),
+            (40,),
+        ),
+        (
+            "lstm-free series",
+            lambda: nn.Sequential(
+                nn.Conv1d(2, 16, 7, 2), nn.ReLU(), nn.AdaptiveAvgPool1d(1), nn.Flatten(), nn.Linear(16, 3)
+            ),
+            (2, 128),
+        ),
         ("weight-normed", lambda: _weight_normed(1), (1, 32, 32)),
     ]
 
 
 def _weight_normed(channels: int) -> nn.Module:
     model = nn.Sequential(
-        nn.Conv2d(channels, 16, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(16 * 15 * 15, 64), nn.ReLU(), nn.Linear(64, 3)
+        nn.Conv2d(channels, 16, 3),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(16 * 15 * 15, 64),
+        nn.ReLU(),
+        nn.Linear(64, 3),
     )
     for module in model:
         if isinstance(module, nn.Conv2d | nn.Linear):
@@ -183,12 +213,3 @@ def lora_merged(model: nn.Module, rank: int, rng: torch.Generator) -> nn.Module:
                 change = up @ down
                 module.weight += 0.3 * change * module.weight.norm() / change.norm()
     return model
-
-
-def hospitals(seed: int = 0) -> Iterator[tuple[str, nn.Module, tuple[int, ...]]]:
-    """All of them: fresh, class-prior heads, merged adapters."""
-    rng = torch.Generator().manual_seed(seed)
-    for name, maker, shape in [*monai(), *odd()]:
-        torch.manual_seed(seed)
-        model = maker()
-        yield f"monai/{name}" if (name, shape) in {(n, s) for n, _, s in monai()} else f"odd/{name}", model, shape

@@ -16,7 +16,8 @@ from itertools import islice
 import torch
 from torch import Tensor, nn
 
-from benchmarks._adaptive import CLASSES, FAMILIES
+from benchmarks._adaptive import CLASSES, deep, thresholds
+from benchmarks._adaptive_calls import bends, fishing, names
 from benchmarks._baselines import d_snr
 from benchmarks._crafted import Case
 from benchmarks._crafted_inside import crafted
@@ -62,7 +63,7 @@ def fitting(model: nn.Module, aux: dict[tuple[int, int], Tensor]) -> Tensor | No
 def adaptive(aux: dict[tuple[int, int], Tensor]) -> Iterator[Case]:
     for number, images in enumerate(aux.values()):
         rng = torch.Generator().manual_seed(SEED + number)
-        for family in FAMILIES:
+        for family in (thresholds, deep, bends, names, fishing):
             yield from family(images[:96], rng)
 
 
@@ -176,14 +177,22 @@ def times() -> None:
     for name, maker, shape, bar in (
         ("DenseNet121", lambda: nets.DenseNet121(2, 3, 14), (3, 224, 224), 2),
         ("DenseNet121, weight-normed", normed, (3, 224, 224), 2),
-        ("U-Net in 3-D", lambda: nets.UNet(3, 1, 2, (16, 32, 64, 128), (2, 2, 2), num_res_units=2), (1, 64, 64, 64), 10),
+        (
+            "U-Net in 3-D",
+            lambda: nets.UNet(3, 1, 2, (16, 32, 64, 128), (2, 2, 2), num_res_units=2),
+            (1, 64, 64, 64),
+            10,
+        ),
         ("SegResNet in 3-D", lambda: nets.SegResNet(3, 16, 1, 2), (1, 64, 64, 64), 10),
     ):
         model, images = maker(), torch.rand(16, *shape)
         inspect(model, None, images)
         start, cpu = time.perf_counter(), time.process_time()
         inspect(model, None, images)
-        print(f"{name}: {time.perf_counter() - start:.1f} s, {time.process_time() - cpu:.1f} s of CPU (bar {bar})", flush=True)
+        print(
+            f"{name}: {time.perf_counter() - start:.1f} s, {time.process_time() - cpu:.1f} s of CPU (bar {bar})",
+            flush=True,
+        )
 
 
 def main() -> None:

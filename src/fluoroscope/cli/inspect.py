@@ -39,7 +39,8 @@ def add_to(app: typer.Typer) -> None:
             typer.Option(help="What another client was sent: the digest that this command prints there. Repeatable."),
         ] = None,
         strict: Annotated[
-            bool, typer.Option("--strict", help="Exit with 3 also where the model could not be run, and was not judged.")
+            bool,
+            typer.Option("--strict", help="Exit with 3 also where the model could not be run, and was not judged."),
         ] = False,
         as_json: options.Json = False,
         threads: options.Threads = None,

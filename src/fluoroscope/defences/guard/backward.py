@@ -14,29 +14,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.overrides import TorchFunctionMode
 
 from fluoroscope.defences.guard.batches import Batch
 from fluoroscope.defences.guard.contraction import Contraction, contraction
+from fluoroscope.defences.guard.linear_steps import AFFINE, LINEAR
 
-LINEAR = frozenset(
-    "view reshape flatten unflatten permute transpose t contiguous squeeze unsqueeze expand expand_as movedim moveaxis "
-    "swapaxes swapdims chunk split unbind narrow select index_select __getitem__ getitem clone to float double half "
-    "type type_as view_as reshape_as roll flip cat concat stack hstack vstack concatenate pad constant_pad_nd dropout "
-    "feature_dropout alpha_dropout neg __neg__ negative batch_norm layer_norm group_norm instance_norm native_layer_norm "
-    "native_group_norm native_batch_norm rms_norm T mT H mH data real pixel_shuffle pixel_unshuffle repeat "
-    "repeat_interleave tile unfold fold sum mean avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d "
-    "adaptive_avg_pool2d adaptive_avg_pool3d diff cumsum identity".split()
-)
-"""What keeps a value a linear function of its weights; norms bend it by a scale that a server can estimate."""
-AFFINE = frozenset(
-    "add __add__ __radd__ add_ __iadd__ sub __sub__ __rsub__ sub_ __isub__ rsub mul __mul__ __rmul__ mul_ __imul__ div "
-    "__truediv__ div_ __itruediv__ true_divide subtract multiply divide lerp addcmul".split()
-)
-"""Linear where one side does not come from the images."""
 MOST_BENDS = 4
 """Places where a product's values may bend that are looked at."""
 
@@ -150,13 +135,15 @@ class Watch(TorchFunctionMode):
         self, name: str, tensors: list[Tensor], data: list[Tensor], form: Contraction | None
     ) -> list[tuple[int, GradientEdge, tuple[int, ...]]]:
         """The products that end here, with the place where their gradient is to be taken. Before an in-place step."""
-        if form is not None and form.one_side or name in LINEAR or (name in AFFINE and len(data) == 1):
+        if (form is not None and form.one_side) or name in LINEAR or (name in AFFINE and len(data) == 1):
             return []
         found = []
         for value in data:
-            for number in self._about(value).products:
-                if len(self.seen[number].bends) < MOST_BENDS:
-                    found.append((number, get_gradient_edge(value), tuple(value.shape)))
+            found += [
+                (number, get_gradient_edge(value), tuple(value.shape))
+                for number in self._about(value).products
+                if len(self.seen[number].bends) < MOST_BENDS
+            ]
         return found
 
     def _note(

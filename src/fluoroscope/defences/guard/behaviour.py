@@ -44,7 +44,7 @@ def behaviour(network: nn.Module | None, agreed: nn.Module | None, given: Batch 
         if batch is None:
             return Behaviour(None, (_unjudged("No input of a likely shape runs through it: give images or inputs."),))
         found = profile(ready, batch, seed)
-    except Exception as problem:  # noqa: BLE001  # somebody else's forward may stop in any way
+    except Exception as problem:  # somebody else's forward may stop in any way
         return Behaviour(None, (_unjudged(f"Running it stopped with {type(problem).__name__}: {_line(problem)}."),))
 
     def other(made: Callable[[], nn.Module] | None) -> Callable[[], Profile | None]:
@@ -54,7 +54,7 @@ def behaviour(network: nn.Module | None, agreed: nn.Module | None, given: Batch 
                 return None
             try:
                 return profile(made(), batch, seed)
-            except Exception:  # noqa: BLE001
+            except Exception:
                 return None
 
         return run
@@ -74,7 +74,7 @@ def _invented(network: nn.Module) -> Batch | None:
         try:
             with torch.no_grad():
                 network(*few.inputs)
-        except Exception:  # noqa: BLE001, S112  # another shape
+        except Exception:  # another shape
             continue
         return Batch((stand_ins(shape, STAND_INS),), {}, STAND_INS)
     return None

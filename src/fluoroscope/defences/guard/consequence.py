@@ -14,7 +14,7 @@ from fluoroscope.defences.guard.verdict import Reason, Severity
 Other = Callable[[], Profile | None]
 
 BEYOND_TWIN, BEYOND_AGREED = 0.3, 0.2
-"""Share of the images that can be read, above a twin's, and above the agreed network's. Honest training moves it less."""
+"""Share of the images that can be read, above a twin's and above the agreed network's. Training moves it less."""
 SPARSE, SPARSE_TIMES, SPARSE_BEYOND, SPARSE_BATCH = 0.3, 3.0, 0.12, 32
 """Share of the rows that one image has to itself, and how often a twin's; less has to be read then to be refused."""
 LEAKY, LARGE_BATCH = 0.95, 64
@@ -24,6 +24,8 @@ OWNED, OWNED_BEYOND, OWNED_IMAGES = 0.9, 0.3, 8
 FISHED, FISHED_BEYOND = 10.0, 5.0
 SILENT, SUSPECT = 1e-3, 0.05
 """Of the agreed network's gradient: what is left is nothing; and below what this is asked at all."""
+ALIVE = 0.01
+"""Of a twin's gradient: less gets through a network that has died, by one image or another."""
 
 
 def consequence(found: Profile, twin: Other, agreed: Other) -> list[Reason]:
@@ -56,10 +58,13 @@ def _reading(found: Profile, twin: Other, agreed: Other) -> list[Reason]:
     ]
     if beside:
         worst = max(beside, key=lambda gap: gap.beyond)
-        return [_reason("isolation", worst, "refuse", f"with fresh weights in the same layers it would be {worst.other:.0%}")]
+        beside_it = f"with fresh weights in the same layers it would be {worst.other:.0%}"
+        return [_reason("isolation", worst, "refuse", beside_it)]
     most = max(readable, key=lambda gap: (gap.images, gap.share))
     if known is None and most.share >= LEAKY and most.images >= LARGE_BATCH:
-        return [_reason("isolation", most, "refuse", "an honest network of this kind leaks as much, and should not be trained so")]
+        return [
+            _reason("isolation", most, "refuse", "honest networks of this kind leak as much, and should not be used")
+        ]
     return [_reason("singling out", most, "note", "an honest network of this kind shows about as many")]
 
 
@@ -134,8 +139,9 @@ def _tokens(found: Profile, twin: Other, agreed: Other) -> list[Reason]:
 def _owned(found: Profile, twin: Other, agreed: Other) -> list[Reason]:
     reasons = []
     if found.owned >= OWNED and found.images >= OWNED_IMAGES:
-        others = [other.owned for other in (twin(), agreed()) if other is not None]
-        if not others or found.owned >= max(others) + OWNED_BEYOND:
+        beside = [other for other in (twin(), agreed()) if other is not None]
+        alive = all(found.passed >= ALIVE * other.passed for other in beside)
+        if alive and found.owned >= max((other.owned for other in beside), default=0.0) + OWNED_BEYOND:
             sentence = (
                 f"One image of {found.images} owns {found.owned:.0%} of the gradient: the update is that image's, and "
                 "an attack on a single image reads it."
@@ -153,6 +159,7 @@ def _owned(found: Profile, twin: Other, agreed: Other) -> list[Reason]:
 
 
 def _silent(found: Profile, agreed: Other) -> list[Reason]:
+    """Beside the agreed network alone: one that training has killed, or whose head starts at zero, is silent too."""
     if found.passed >= SUSPECT:
         return []
     known = agreed()
@@ -163,11 +170,5 @@ def _silent(found: Profile, agreed: Other) -> list[Reason]:
         "A server that sends this to all clients but one reads that one's update out of the secure sum."
     )
     return [
-        Reason(
-            "silence",
-            "",
-            "refuse",
-            sentence,
-            {"gradient over the agreed network's": found.passed / max(known.passed, 1e-300)},
-        )
+        Reason("silence", "", "refuse", sentence, {"gradient beside the agreed one's": found.passed / known.passed})
     ]

@@ -9,10 +9,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-MATRIX = frozenset("matmul __matmul__ mm bmm".split())
-BIASED = frozenset("addmm baddbmm addbmm addmv".split())
-CONVOLUTIONS = frozenset("conv1d conv2d conv3d convolution".split())
-TRANSPOSED = frozenset("conv_transpose1d conv_transpose2d conv_transpose3d".split())
+MATRIX = frozenset(["matmul", "__matmul__", "mm", "bmm"])
+BIASED = frozenset(["addmm", "baddbmm", "addbmm", "addmv"])
+CONVOLUTIONS = frozenset(["conv1d", "conv2d", "conv3d", "convolution"])
+TRANSPOSED = frozenset(["conv_transpose1d", "conv_transpose2d", "conv_transpose3d"])
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,11 +109,10 @@ def _matmul(a: Tensor, b: Tensor) -> Contraction | None:
 
 
 def _batched(a: Tensor, b: Tensor, work: int) -> Contraction | None:
-    """Both sides have leading dimensions: each of the weight's is a layer of its own, so all are put beside each other."""
+    """Both sides have leading dimensions: each of the weight's is a layer of its own, put beside the others."""
     if a.ndim != b.ndim or a.ndim < 3:
         return None
     letters = "abcdefgh"[: a.ndim - 2]
-    x, w = (a, b) if a.requires_grad else (b, a)
     left = "".join(letters)
     if a.requires_grad:
         return _einsum(f"{left}yi,{left}iu->{left}yu", (a, b), work)

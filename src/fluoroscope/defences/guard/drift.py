@@ -61,7 +61,7 @@ def _replaced(state: State, agreed: State) -> list[Reason]:
             "drift",
             gone[0].rpartition(".")[0],
             "note",
-            f"{', '.join(gone[:3])} differ from what was agreed by more than their own size, while the other layers are "
+            f"{', '.join(gone[:3])} are further from what was agreed than half their size, and the other layers are "
             "where they were: training moves all of them.",
             {"largest move": max(far.values()), "median move": middle},
         )

@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from fluoroscope.defences.guard.verdict import Reason
@@ -47,7 +48,7 @@ class History:
         """Refuses a jump against the last round, and a steady rise since the first."""
         if not self.rounds or not measured:
             return []
-        return [*self._jumps(measured), *self._trends(measured)]
+        return self._jumps(measured) or self._trends(measured)
 
     def _jumps(self, now: Mapping[str, float]) -> list[Reason]:
         last, found = self.rounds[-1], []
@@ -69,7 +70,7 @@ class History:
         for name in WATCHED:
             values = [each.get(name, 0.0) for each in (*alike, now)]
             start = sorted(values[:FIRST])[FIRST // 2]
-            steps = [b - a for a, b in zip(values, values[1:], strict=False) if a != b]
+            steps = [b - a for a, b in pairwise(values) if a != b]
             rising = sum(step > 0 for step in steps) / max(len(steps), 1)
             if values[-1] - start > TREND and rising >= RISES:
                 what = f"the share '{name}' has crept from {start:.0%} to {values[-1]:.0%} over {len(values)} rounds"

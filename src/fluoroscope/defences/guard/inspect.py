@@ -97,7 +97,7 @@ def _structure(
     if network is not None and (given is None or flat is not None):
         try:
             anatomy = dissect(copy.deepcopy(network).float(), flat)
-        except Exception:  # noqa: BLE001  # somebody else's forward; `behaviour` has said so
+        except Exception:  # somebody else's forward; `behaviour` has said so
             anatomy = None
     anatomy = anatomy or from_state(state, flat if flat is not None and flat.ndim == 4 else None)
     drawn = tuple(replace(layer, seed=seed) for layer in anatomy.layers)

@@ -1,8 +1,8 @@
 """Which images a server can read out of a product's gradient without a search.
 
-The gradient of a row of weights is a sum of what was read, weighted by the row's gradients: c1 x1 + c2 x2 + ... A row in
-which one image has nearly all of the weight is that image. So is the difference of two rows, where all others have the
-same proportion in both and one has not; that is how bins work. Other combinations would need to know the gradients.
+The gradient of a row of weights is a sum of what was read, weighted by the row's gradients: c1 x1 + c2 x2 + ... A row
+in which one image has nearly all of the weight is that image. So is the difference of two rows, where all others have
+the same proportion in both and one has not; that is how bins work. Others would need to know the gradients.
 """
 
 from dataclasses import dataclass
@@ -138,7 +138,7 @@ def differences(rows: Tensor, neighbours: int = NEIGHBOURS) -> Tensor:
 
 
 def tokens(gradient: Tensor, generator: torch.Generator | None = None) -> float:
-    """The share of rows of (tokens, units), or of differences of rows much alike, that one token has nearly to itself."""
+    """The share of rows of (tokens, units), or of differences of rows much alike, that one token has to itself."""
     rows = gradient[: min(len(gradient), MOST_TOKENS)].T.float()
     rows = rows[torch.randperm(len(rows), generator=generator)[:MOST_TOKEN_ROWS]]
     sizes = rows.abs().amax(dim=1)

@@ -16,9 +16,7 @@ def numbers(state: State) -> list[Reason]:
     """Refuses NaN and infinity, and kinds of numbers that no training gives: nothing can be checked in them."""
     broken, complex_, whole = [], [], []
     for name, value in state.items():
-        if value.is_complex():
-            complex_.append(name)
-        elif value.is_quantized or value.layout != torch.strided or value.device.type == "meta":
+        if value.is_complex() or value.is_quantized or value.layout != torch.strided or value.device.type == "meta":
             complex_.append(name)
         elif value.is_floating_point():
             if not torch.isfinite(value.float()).all():
@@ -36,8 +34,8 @@ def _reason_for(names: list[str], what: str, kind: str) -> list[Reason]:
     if not names:
         return []
     sentence = (
-        f"{names[0]} {what} ({len(names)} arrays do): the model cannot be trained as it is, and what it would do to your "
-        "images cannot be checked."
+        f"{names[0]} {what} ({len(names)} arrays do): the model cannot be trained as it is, and what it would do to "
+        "your images cannot be checked."
     )
     return [Reason("numbers", names[0].rpartition(".")[0], "refuse", sentence, {f"arrays {kind}": len(names)})]
 

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from fluoroscope.defences.guard.backward import Product, Watch, products, watched
 from fluoroscope.defences.guard.batches import Batch
+from fluoroscope.defences.guard.held import holds, varies
 from fluoroscope.defences.guard.isolation import NOTHING, Reading, read, tokens
 from fluoroscope.defences.guard.losses import losses
 from fluoroscope.rng import generator
@@ -25,9 +26,6 @@ MOST_UNWATCHED, MOST_ALONE = 2 * 10**7, 64
 """Values of all gradients that are kept image by image; and images of these."""
 SLIDING = 8
 """Images that are enough where every layer adds up over places."""
-LINEAR_READING = 0.9
-"""Share of a picture's shape that a linear readout recovers, from which on the picture counts as held."""
-SMALL_PICTURE = 8
 
 
 @dataclass(frozen=True)
@@ -95,14 +93,15 @@ def profile(network: nn.Module, batch: Batch, seed: int = 0) -> Profile:
     with torch.random.fork_rng(devices=[]):  # some networks draw numbers, such as those with a latent code
         torch.manual_seed(seed % 2**31)
         watch, out = watched(network, few)
-        batch = batch.first(affordable(watch, few.size))
+        free = _free(network, {name for seen in watch.seen for name in seen.leaves})
+        batch = batch.first(affordable(watch, few.size, bool(free)))
         if batch.size > few.size:
             watch, out = watched(network, batch)
     each = losses(out, batch.size, rng)
     if each is None or not each.requires_grad:
         raise ValueError("nothing that the network returns depends on its input")
     if not watch.seen:
-        return Profile(unwatched(network, batch, (), 0, rng), 0.0, 1.0, batch.size)
+        return Profile(unwatched(network, batch, free, 0, rng), 0.0, 1.0, batch.size)
     total = each.sum()
     last, first = watch.seen[-1], watch.seen[0]
     found = products(watch, total, batch.size, lambda seen: seen is first or seen is last or not seen.form.slides)
@@ -112,20 +111,23 @@ def profile(network: nn.Module, batch: Batch, seed: int = 0) -> Profile:
         leak = None if product is found[-1] else _leak(product, picture, batch.size, rng)
         if leak is not None:
             leaks[f"{product.name}#{len(leaks)}" if product.name in leaks else product.name] = leak
-    seen = {name for product in watch.seen for name in product.leaves}
-    leaks |= unwatched(network, batch, seen, sum(s.form.work for s in watch.seen) / batch.size, rng)
+    leaks |= unwatched(network, batch, free, sum(s.form.work for s in watch.seen) / batch.size, rng)
     return Profile(leaks, *_passed(found, batch.size), batch.size, class_ratio(found[-1], out))
 
 
-def unwatched(
-    network: nn.Module, batch: Batch, seen: Collection[str], work: float, rng: torch.Generator
-) -> dict[str, Leak]:
-    """The same of arrays that no watched product uses, from every image's own gradient: slow, and blind to nothing."""
-    values = {
+def _free(network: nn.Module, seen: Collection[str]) -> dict[str, nn.Parameter]:
+    """Arrays that could hold pictures, and that no watched product uses."""
+    return {
         name: value
         for name, value in network.named_parameters()
-        if name not in seen and value.ndim >= 2 and min(len(value), value[0].numel()) >= LEAST
+        if name not in seen and value.ndim >= 2 and len(value) and min(len(value), value[0].numel()) >= LEAST
     }
+
+
+def unwatched(
+    network: nn.Module, batch: Batch, values: Mapping[str, nn.Parameter], work: float, rng: torch.Generator
+) -> dict[str, Leak]:
+    """The same of arrays that no watched product uses, from every image's own gradient: slow, and blind to nothing."""
     kept = sum(value.numel() for value in values.values())
     most = min(MOST_ALONE, MOST_UNWATCHED // max(kept, 1), max(int(PRODUCTS / max(3 * work, 1)), SLIDING))
     if not values or most < FEWEST:
@@ -140,7 +142,7 @@ def unwatched(
     finally:
         for value in values.values():
             value.requires_grad_(False)
-    leaks = {}
+    leaks: dict[str, Leak] = {}
     for i, name in enumerate(values):
         alone = [gradients[i] for gradients in found]
         if any(gradient is None for gradient in alone):
@@ -166,12 +168,12 @@ def _alone(network: nn.Module, one: Batch, values: list[Tensor], rng: torch.Gene
         return torch.autograd.grad(each.sum(), values, allow_unused=True)
 
 
-def affordable(watch: Watch, images: int) -> int:
+def affordable(watch: Watch, images: int, free: bool = False) -> int:
     """How many images may go through, by the multiplications that one takes."""
     work = sum(seen.form.work for seen in watch.seen) / max(images, 1)
     most = int(PRODUCTS / max(work, 1))
     behind = [seen for seen in watch.seen[:-1] if not seen.form.slides]
-    if not behind:
+    if not behind and not free:
         return max(FEWEST, min(most, SLIDING))
     whole = any(len(seen.made) < 3 or math.prod(seen.made[2:]) == 1 for seen in behind)
     return max(SIZES[0][0] if whole else FEWEST, most)
@@ -222,51 +224,6 @@ def distinct(gradients: list[Tensor]) -> list[Tensor]:
         if not any(each.shape == other.shape and torch.equal(each, other) for other in kept):
             kept.append(each)
     return kept
-
-
-def varies(given: Tensor) -> bool:
-    """Whether a layer sees any difference between images; in a network that has died it does not."""
-    return bool(given.std(dim=0).square().mean() > 1e-8 * given.square().mean())
-
-
-def holds(given: Tensor, picture: Tensor | None) -> float:
-    """How far a linear readout, learnt on the other images, recovers a small picture of each: 0 to 1.
-
-    Features that are fewer than the pixels must do better: they are a picture only if it is plain in them.
-    """
-    if picture is None:
-        return 1.0
-    informative = int((given.std(dim=0) > 0).sum())
-    low = 0.4 if informative >= picture[0].numel() / 2 else 0.8
-    return min(1.0, max(0.0, (readout(given, picture) - low) / (LINEAR_READING - low)))
-
-
-def readout(given: Tensor, picture: Tensor) -> float:
-    """Explained share (R squared, each image left out once) of the small pictures, by ridge regression."""
-    n = len(given)
-    features = given.double().flatten(1)
-    features = features - features.mean(dim=0)
-    gram = features @ features.T
-    strength = float(gram.trace()) / n * 1e-3
-    if strength == 0 or n < 8 or not bool(torch.isfinite(gram).all()):
-        return 0.0
-    hat = gram @ torch.linalg.inv(gram + strength * torch.eye(n, dtype=torch.double)) + 1 / n
-    small = small_pictures(picture).double()
-    small = small - small.mean(dim=1, keepdim=True)  # brightness alone is no picture
-    centred = small - small.mean(dim=0)
-    left = (centred - hat @ centred) / (1 - hat.diagonal()).clamp_min(1e-6)[:, None]
-    whole = float((centred * n / (n - 1)).square().sum())
-    return 1 - float(left.square().sum()) / whole if whole > 0 else 0.0
-
-
-def small_pictures(picture: Tensor) -> Tensor:
-    """Averaged down to a few places along each side, as rows."""
-    space = picture.ndim - 2
-    if space < 1:
-        return picture.flatten(1)
-    pool = (F.adaptive_avg_pool1d, F.adaptive_avg_pool2d, F.adaptive_avg_pool3d)[min(space, 3) - 1]
-    sides = [min(SMALL_PICTURE if space < 3 else SMALL_PICTURE // 2, side) for side in picture.shape[2:]]
-    return pool(picture, sides[0] if space == 1 else sides).flatten(1)
 
 
 def _passed(found: list[Product], images: int) -> tuple[float, float]:

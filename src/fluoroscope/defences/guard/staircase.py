@@ -127,7 +127,9 @@ def family(weight: Tensor, seed: int = 0) -> Tensor:
     norms = weight.norm(dim=1)
     whole = torch.nonzero(norms > 1e-6 * norms.max().clamp_min(1e-30)).flatten()
     if len(whole) > MOST_MEMBERS:
-        whole = whole[torch.randperm(len(whole), generator=generator(seed, "guard", "family", len(whole)))[:MOST_MEMBERS]]
+        whole = whole[
+            torch.randperm(len(whole), generator=generator(seed, "guard", "family", len(whole)))[:MOST_MEMBERS]
+        ]
     rows = F.normalize(columns(weight[whole], seed), dim=1)
     alike = (rows @ rows.T).abs() > PARALLEL
     return whole[alike[alike.sum(dim=1).argmax()]] if len(whole) else whole

@@ -29,10 +29,10 @@ def stand_ins(shape: tuple[int, ...], images: int) -> Tensor:
     channels, *depths, height, width = shape
     if not depths:
         return _smooth((images, channels, height, width), rng)
-    slices = _smooth((2 * images, channels, height, width), rng).unflatten(0, (images, 2))
+    slices = _smooth((2 * images, channels, height, width), rng)
     along = torch.linspace(0, 1, depths[0]).view(-1, 1, 1)
-    first, last = slices[:, 0, :, None], slices[:, 1, :, None]
-    return (1 - along) * first + along * last  # a volume that goes over from one picture into another
+    volume: Tensor = (1 - along) * slices[:images, :, None] + along * slices[images:, :, None]
+    return volume  # goes over from one picture into another
 
 
 def _smooth(shape: tuple[int, int, int, int], rng: torch.Generator) -> Tensor:

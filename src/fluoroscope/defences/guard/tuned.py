@@ -86,7 +86,11 @@ def _biases(layer: Layer) -> list[Reason]:
         return []
     found = min((_prediction(layer, seen) for seen in layer.seen), key=lambda f: f[1])
     explained, slope = found
-    if explained < EXPLAINED or slope > OPPOSED or concentration(layer.weight, directions=1, seed=layer.seed) > PARALLEL:
+    if (
+        explained < EXPLAINED
+        or slope > OPPOSED
+        or concentration(layer.weight, directions=1, seed=layer.seed) > PARALLEL
+    ):
         return []  # of parallel rows anything can be predicted
     return [
         Reason(

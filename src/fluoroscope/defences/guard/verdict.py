@@ -39,7 +39,7 @@ class Verdict:
     reasons: tuple[Reason, ...]
     seconds: float
     ran: bool
-    """Whether a batch went through the network and its gradient came back; otherwise it was not judged by what it does."""
+    """Whether a batch went through the network and its gradient came back; without, what it does was not judged."""
     measured: Mapping[str, float] = field(default_factory=dict)
     """What was measured of the model, without any image: what `History` keeps from round to round."""
 
