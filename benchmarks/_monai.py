@@ -79,7 +79,6 @@ def monai() -> list[Made]:
         ("discriminator", lambda: nets.Discriminator(flat, (8, 16), (2, 2)), flat),
         ("critic", lambda: nets.Critic(flat, (8, 16), (2, 2)), flat),
         ("generator", lambda: nets.Generator((16,), (8, 8, 8), (8, 4), (2, 2), num_res_units=1), (16,)),
-        ("ahnet", lambda: nets.AHNet(2, spatial_dims=2, in_channels=1, out_channels=2), flat),
         ("milmodel", lambda: nets.FlexibleUNet(3, 2, "efficientnet-b0", spatial_dims=2), colour),
     ]
     return made

@@ -125,8 +125,17 @@ def hospitals(aux: dict[tuple[int, int], Tensor]) -> Iterator[tuple[str, nn.Modu
         yield f"monai/{name}, pruned", pruned(model, 0.5), images
         if any(isinstance(m, nn.Linear) for m in model.modules()):
             yield f"monai/{name}, adapters", lora_merged(model, 4, rng), images
+        if classifies(model, images):
             for rare in (0.1, 0.01, 0.001):
                 yield f"monai/{name}, class prior {rare}", class_prior(model, rare), images
+
+
+def classifies(model: nn.Module, images: Tensor) -> bool:
+    """Whether its last dense layer is a head."""
+    with torch.no_grad():
+        out = model.train()(images[:4])
+    last = [m for m in model.modules() if isinstance(m, nn.Linear) and m.bias is not None]
+    return isinstance(out, Tensor) and out.ndim == 2 and bool(last) and last[-1].out_features == out.shape[1] > 1
 
 
 def others(aux: dict[tuple[int, int], Tensor]) -> Iterator[tuple[str, nn.Module, Tensor]]:

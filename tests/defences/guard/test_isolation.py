@@ -84,13 +84,14 @@ class Odd(nn.Module):
             "left": lambda: (self.w @ x.T).T,
             "einsum": lambda: torch.einsum("oi,bi->bo", self.w, x),
             "normed": lambda: F.linear(x, self.w / self.w.norm(dim=1, keepdim=True) * 1.0),
+            "sum": lambda: (x[:, None] * self.w).sum(dim=-1),
             "bmm": lambda: torch.bmm(x[:, None], self.w.T.expand(len(x), -1, -1))[:, 0],
             "conv": lambda: F.conv2d(x.view(-1, 1, 4, 4), self.w.view(6, 1, 4, 4)).flatten(1),
         }[self.how]()
         return self.fc(z.relu())
 
 
-@pytest.mark.parametrize("how", ["linear", "matmul", "left", "einsum", "normed", "bmm", "conv"])
+@pytest.mark.parametrize("how", ["linear", "matmul", "left", "einsum", "normed", "bmm", "conv", "sum"])
 def test_the_gradient_of_weights_is_what_was_read_times_what_came_back(how):
     """However a product is called, D^T X is the gradient that autograd gives to the weights."""
     model = Odd(how)

@@ -9,12 +9,14 @@ from torch import nn
 
 from fluoroscope.defences.guard.batches import Batch, completed
 from fluoroscope.defences.guard.consequence import consequence
-from fluoroscope.defences.guard.profile import Profile, prepared, profile, twin
+from fluoroscope.defences.guard.profile import Profile, most, prepared, profile, twin
 from fluoroscope.defences.guard.stand_ins import shapes_to_try, stand_ins
 from fluoroscope.defences.guard.verdict import Reason
 
 STAND_INS = 64
 TRIED = 2
+TWINS = 3
+"""Fresh weights differ in what they show: the most that any of these shows is what honest weights may."""
 
 
 @dataclass(frozen=True)
@@ -47,24 +49,23 @@ def behaviour(network: nn.Module | None, agreed: nn.Module | None, given: Batch 
     except Exception as problem:  # somebody else's forward may stop in any way
         return Behaviour(None, (_unjudged(f"Running it stopped with {type(problem).__name__}: {_line(problem)}."),))
 
-    def other(made: Callable[[], nn.Module] | None) -> Callable[[], Profile | None]:
-        @cache
-        def run() -> Profile | None:
-            if made is None:
-                return None
-            try:
-                return profile(made(), batch, seed)
-            except Exception:
-                return None
+    @cache
+    def twins() -> Profile | None:
+        return _tried(lambda: most([profile(twin(ready, seed + i), batch, seed) for i in range(TWINS)]))
 
-        return run
+    @cache
+    def known() -> Profile | None:
+        return None if agreed is None else _tried(lambda: profile(prepared(agreed), batch, seed))
 
-    reasons = consequence(
-        found,
-        other(lambda: twin(ready, seed)),
-        other(None if agreed is None else lambda: prepared(agreed)),
-    )
+    reasons = consequence(found, twins, known)
     return Behaviour(found, tuple(reasons), batch)
+
+
+def _tried(run: Callable[[], Profile]) -> Profile | None:
+    try:
+        return run()
+    except Exception:  # a network that ran with its own weights may stop with others
+        return None
 
 
 def _invented(network: nn.Module) -> Batch | None:

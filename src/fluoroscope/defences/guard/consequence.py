@@ -166,8 +166,8 @@ def _silent(found: Profile, agreed: Other) -> list[Reason]:
     if known is None or found.passed >= SILENT * known.passed:
         return []
     sentence = (
-        "Next to no gradient gets past the last layers, while it did in the agreed network: your update would be silent. "
-        "A server that sends this to all clients but one reads that one's update out of the secure sum."
+        "Next to no gradient gets past the last layers, while it did in the agreed network: your update would be "
+        "silent. A server that sends this to all clients but one reads that one's update out of the secure sum."
     )
     return [
         Reason("silence", "", "refuse", sentence, {"gradient beside the agreed one's": found.passed / known.passed})

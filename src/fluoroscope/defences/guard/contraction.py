@@ -11,6 +11,8 @@ from torch import Tensor
 
 MATRIX = frozenset(["matmul", "__matmul__", "mm", "bmm"])
 BIASED = frozenset(["addmm", "baddbmm", "addbmm", "addmv"])
+ELEMENTWISE = frozenset(["mul", "__mul__", "__rmul__", "multiply"])
+FEWEST_INPUTS = 16
 CONVOLUTIONS = frozenset(["conv1d", "conv2d", "conv3d", "convolution"])
 TRANSPOSED = frozenset(["conv_transpose1d", "conv_transpose2d", "conv_transpose3d"])
 
@@ -60,10 +62,8 @@ def contraction(
     if func is torch.einsum and len(args) >= 2 and isinstance(args[0], str):
         operands = args[1] if isinstance(args[1], tuple | list) else args[1:]
         return _einsum(args[0], tuple(operands)) if len(operands) == 2 else None
-    if name == "tensordot":
-        return None
-    if name == "bilinear":
-        return None
+    if name in ELEMENTWISE and len(args) == 2 and all(isinstance(value, Tensor) for value in args):
+        return _spread_out(*args)
     return None
 
 
@@ -162,6 +162,34 @@ def _einsum(equation: str, operands: tuple[Tensor, ...], work: int | None = None
     if work is None:
         work = math.prod(size.values())
     return Contraction(x, w, True, samples, outputs, matrix, work, carries=not shared)
+
+
+def _spread_out(a: Tensor, b: Tensor) -> Contraction | None:
+    """A product written out, (images, 1, inputs) times (units, inputs), whose sum over the inputs is taken later."""
+    if not _one(a, b):
+        return None
+    x, w = (a, b) if a.requires_grad else (b, a)
+    if x.ndim < 3 or w.ndim > x.ndim:
+        return None
+    shape = (1,) * (x.ndim - w.ndim) + tuple(w.shape)
+    units = [i for i in range(1, x.ndim) if x.shape[i] == 1 and shape[i] > 1]
+    inputs = [i for i in range(1, x.ndim) if x.shape[i] == shape[i] > 1]
+    if shape[0] != 1 or not units or math.prod(shape[i] for i in inputs) < FEWEST_INPUTS:
+        return None
+    lead = [i for i in range(x.ndim) if i not in units and i not in inputs]
+
+    def samples(v: Tensor) -> Tensor:
+        v = v.permute(*lead, *units, *inputs)
+        return v.reshape(*v.shape[: len(lead)], -1)
+
+    def outputs(v: Tensor) -> Tensor:
+        v = v.mean(dim=inputs, keepdim=True).permute(*lead, *units, *inputs)
+        return v.reshape(*v.shape[: len(lead)], -1)
+
+    def matrix(v: Tensor) -> Tensor:
+        return v.reshape(shape).permute(*lead, *units, *inputs).reshape(math.prod(shape[i] for i in units), -1)
+
+    return Contraction(x, w, True, samples, outputs, matrix, x.numel() * math.prod(shape[i] for i in units))
 
 
 def _numbers(value: Any, n: int) -> tuple[int, ...]:  # noqa: ANN401

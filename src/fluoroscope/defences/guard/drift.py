@@ -58,7 +58,7 @@ def _replaced(state: State, agreed: State) -> list[Reason]:
         return []
     return [
         Reason(
-            "drift",
+            "moved",
             gone[0].rpartition(".")[0],
             "note",
             f"{', '.join(gone[:3])} are further from what was agreed than half their size, and the other layers are "

@@ -57,3 +57,16 @@ def _part(out: Tensor, images: int, rng: torch.Generator) -> Tensor:
         classes = (field * out.shape[1]).long().clamp(0, out.shape[1] - 1)
         each = F.cross_entropy(out, classes, reduction="none")
     return each.flatten(1).sum(dim=1)
+
+
+def sizes(each: Tensor, given: Any) -> Tensor:  # noqa: ANN401
+    """How large every image's gradient is at the output: divided by it, all images speak as loud.
+
+    A head that is sure of one class lets the others speak up; that is not for the layers before it to answer for.
+    """
+    found = [value for value in outputs(given) if value.ndim > 0 and len(value) == len(each)]
+    if not found:
+        return torch.ones_like(each)
+    back = torch.autograd.grad(each.sum(), found, retain_graph=True, allow_unused=True)
+    whole = torch.stack([g.flatten(1).square().sum(dim=1) for g in back if g is not None]).sum(dim=0).sqrt()
+    return whole.detach().clamp_min(1e-6 * float(whole.max()) + 1e-30)

@@ -2,8 +2,8 @@
 
 import copy
 import math
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
@@ -13,7 +13,7 @@ from fluoroscope.defences.guard.backward import Product, Watch, products, watche
 from fluoroscope.defences.guard.batches import Batch
 from fluoroscope.defences.guard.held import holds, varies
 from fluoroscope.defences.guard.isolation import NOTHING, Reading, read, tokens
-from fluoroscope.defences.guard.losses import losses
+from fluoroscope.defences.guard.losses import losses, sizes
 from fluoroscope.rng import generator
 
 SIZES = ((16, 4), (32, 3), (64, 2), (128, 1))
@@ -102,7 +102,7 @@ def profile(network: nn.Module, batch: Batch, seed: int = 0) -> Profile:
         raise ValueError("nothing that the network returns depends on its input")
     if not watch.seen:
         return Profile(unwatched(network, batch, free, 0, rng), 0.0, 1.0, batch.size)
-    total = each.sum()
+    total = (each / sizes(each, out)).sum()
     last, first = watch.seen[-1], watch.seen[0]
     found = products(watch, total, batch.size, lambda seen: seen is first or seen is last or not seen.form.slides)
     leaks: dict[str, Leak] = {}
@@ -246,6 +246,19 @@ def class_ratio(last: Product, out: object) -> float:
     energy = (mixed * chance).sum(dim=1, keepdim=True) - 2 * mixed + products_.diagonal()
     largest = energy.clamp_min(0).mean(dim=0).sqrt().sort(descending=True).values
     return float(largest[0] / largest[1].clamp_min(1e-30)) if float(largest[0]) > 0 else 1.0
+
+
+def most(profiles: Sequence[Profile]) -> Profile:
+    """The largest that any of several shows."""
+    leaks = {}
+    for name, leak in profiles[0].leaks.items():
+        beside = [other.leaks[name] for other in profiles if name in other.leaks]
+        shares = {}
+        for size in leak.shares:
+            each = [other.shares[size] for other in beside if size in other.shares]
+            shares[size] = Reading(max(r.alone for r in each), max(r.apart for r in each), max(r.rows for r in each))
+        leaks[name] = replace(leak, shares=shares, tokens=max(other.tokens for other in beside))
+    return replace(profiles[0], leaks=leaks, owned=max(other.owned for other in profiles))
 
 
 def twin(network: nn.Module, seed: int = 0) -> nn.Module:
