@@ -12,6 +12,8 @@ from benchmarks._crafted import Case
 
 ENOUGH = 0.1
 """Of the images, that can be read: then it leaks."""
+BEYOND, LITTLE = 1.5, "hardly more than what was agreed"
+"""Times what the agreed network gives to the same reading."""
 PSNR = 20.0
 OWNS, SILENT = 0.9, 1e-3
 
@@ -25,10 +27,13 @@ def leaks(case: Case, images: Tensor, labels: Tensor) -> str:
         return "silent" if silenced(case.model, case.agreed, images, labels) else ""
     needed = ENOUGH * len(images)
     if isinstance(case, Adaptive) and case.recover is not None:
-        return "images" if recovered(case, images, labels) >= needed else ""
-    found = anywhere(case.model, images, labels)
-    honest = anywhere(case.agreed, images, labels) if case.agreed is not case.model else 0
-    return "images" if found >= max(needed, honest + 1) else ""
+        found = recovered(case, images, labels)
+        honest = recovered(Adaptive("", case.agreed, case.agreed, case.recover), images, labels)
+    else:
+        found, honest = anywhere(case.model, images, labels), anywhere(case.agreed, images, labels)
+    if found < needed:
+        return ""
+    return "images" if found >= BEYOND * honest else LITTLE
 
 
 def anywhere(model: nn.Module, images: Tensor, labels: Tensor) -> int:

@@ -23,7 +23,7 @@ from benchmarks._crafted import Case
 from benchmarks._crafted_inside import crafted
 from benchmarks._held_out import held_out
 from benchmarks._honest import honest, noised, pruned, quantised
-from benchmarks._leaking import leaks
+from benchmarks._leaking import LITTLE, leaks
 from benchmarks._monai import class_prior, lora_merged, monai, odd
 from fluoroscope.data import Request, load
 from fluoroscope.defences.guard import Verdict, inspect
@@ -74,7 +74,7 @@ def put_aside(aux: dict[tuple[int, int], Tensor]) -> Iterator[Case]:
 
 def misses(name: str, cases: Iterable[Case], aux: dict[tuple[int, int], Tensor]) -> None:
     """Print who got through, of those that leak."""
-    counts, through, reasons, seconds = Counter(), defaultdict(Counter), Counter(), []
+    counts, through, reasons, little, seconds = Counter(), defaultdict(Counter), Counter(), Counter(), []
     snr: list[tuple[float, bool]] = []
     for case in islice(cases, 0, None, every()):
         images = fitting(case.model, aux)
@@ -87,6 +87,10 @@ def misses(name: str, cases: Iterable[Case], aux: dict[tuple[int, int], Tensor])
         counts[how or "leaks nothing"] += 1
         if not how:
             continue
+        if how == LITTLE:
+            passed = not inspect(case.model.state_dict(), case.agreed, own).refused
+            little[case.kind] += passed
+            continue
         ways: dict[str, Verdict] = {
             "agreed": inspect(case.model.state_dict(), case.agreed, own),
             "alone": inspect(case.model, None, own),
@@ -97,11 +101,12 @@ def misses(name: str, cases: Iterable[Case], aux: dict[tuple[int, int], Tensor])
             if not verdict.refused:
                 through[way][case.kind] += 1
         reasons.update({reason.check for reason in ways["agreed"].reasons if reason.severity == "refuse"})
-    leaking = sum(count for how, count in counts.items() if how not in ("leaks nothing", "not run"))
+    leaking = sum(count for how, count in counts.items() if how not in ("leaks nothing", "not run", LITTLE))
     print(f"{name}: {sum(counts.values())} models, {leaking} leak ({dict(counts)})")
     for way in ("agreed", "alone"):
         interval = wilson(through[way].total(), leaking) if leaking else None
         print(f"  {way}: misses {through[way].total()} of {leaking} {_between(interval)} {dict(through[way]) or ''}")
+    print(f"  {LITTLE}, and not refused: {little.total()} of {counts[LITTLE]} {dict(+little) or ''}")
     print(f"  reasons: {', '.join(f'{k} {n}' for k, n in reasons.most_common())}")
     caught = sum(value > 1 for value, _ in snr)
     print(f"  D-SNR above 1 (baseline): misses {len(snr) - caught} of {len(snr)}")
