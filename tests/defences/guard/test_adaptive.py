@@ -157,3 +157,14 @@ def test_a_history_sees_trends_and_jumps_and_keeps_numbers_alone():
     for damaged in ("", "[]", '{"rounds": [{"a": NaN}]}', '{"rounds": 3}'):
         with pytest.raises(BadInput, match="history"):
             History.from_json(damaged)
+
+
+def test_what_the_agreed_network_looks_like_is_no_evidence(images):
+    """A bias that drowns its weights is refused by itself, and noted where it was agreed on."""
+    agreed = mlp(784, 32, last=nn.Linear(32, 4))
+    with torch.no_grad():
+        agreed[1].bias.fill_(30.0)
+    assert "firing" in checks(inspect(agreed, None, images[:40], seed=0))
+    verdict = inspect(agreed.state_dict(), agreed, images[:40], seed=0)
+    assert verdict.accepted
+    assert "firing" in {reason.check for reason in verdict.reasons}

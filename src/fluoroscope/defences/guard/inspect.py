@@ -80,7 +80,11 @@ def inspect(
         known = agreed if isinstance(agreed, nn.Module) else None
         found = behaviour(network, known, given, seed)
         there = None if agreed is None else _state(agreed)
-        reasons += [*found.reasons, *_structure(network, there, as_floats(state), found.batch or given, seed)]
+        looks = _structure(network, there, as_floats(state), found.batch or given, seed)
+        if known is not None and any(reason.severity == "refuse" for reason in looks):
+            agreed_looks = _structure(known, there, as_floats(_state(known)), found.batch or given, seed)
+            looks = _news(looks, agreed_looks)
+        reasons += [*found.reasons, *looks]
     measured = {} if found.profile is None else found.profile.numbers()
     if history is not None:
         reasons += history.reasons(measured)
@@ -102,6 +106,12 @@ def _structure(
     anatomy = anatomy or from_state(state, flat if flat is not None and flat.ndim == 4 else None)
     drawn = tuple(replace(layer, seed=seed) for layer in anatomy.layers)
     return examined(replace(anatomy, layers=drawn), agreed)
+
+
+def _news(reasons: list[Reason], agreed: list[Reason]) -> list[Reason]:
+    """What the agreed network looks like in the same layer, by the same check, is no evidence: it becomes a note."""
+    same = {(reason.check, reason.layer) for reason in agreed if reason.severity == "refuse"}
+    return [replace(r, severity="note") if (r.check, r.layer) in same else r for r in reasons]
 
 
 def examined(anatomy: Anatomy, agreed: State | None = None) -> list[Reason]:

@@ -198,12 +198,10 @@ class Traced:
             if isinstance(module, nn.modules.batchnorm._BatchNorm):
                 module.train()
         self._real = _tensors(self._network)
-        self._hollow = _hollow(self._network)
 
     def steps(self, shape: tuple[int, ...]) -> list[Step]:
-        """Every product with a weight, in order, for images of this shape. Nothing is computed."""
-        images = torch.empty(PROBES, *shape, device="meta")
-        return self._run(self._hollow, images, self._watch(self._hollow)).steps
+        """Every product with a weight, in order, for images of this shape."""
+        return self._run(self._network, torch.zeros(PROBES, *shape), self._watch(self._network)).steps
 
     def inputs(self, images: Tensor, wanted: Collection[str]) -> dict[str, Tensor]:
         """What the named layers see of these images, (samples, inputs)."""
@@ -224,16 +222,6 @@ class Traced:
         with torch.no_grad(), _frozen(network), contextlib.suppress(_Enough), _Watching(watch):
             network(images)
         return watch
-
-
-def _hollow(network: nn.Module) -> nn.Module:
-    """Shapes alone. Norms keep a shape as it is, and are slow without numbers."""
-    made = copy.deepcopy(network).to("meta").eval()
-    for module in list(made.modules()):
-        for name, child in module.named_children():
-            if isinstance(child, nn.modules.batchnorm._BatchNorm):
-                setattr(module, name, nn.Identity())
-    return made
 
 
 def _tensors(network: nn.Module) -> dict[str, Tensor]:
