@@ -99,7 +99,7 @@ def misses(name: str, cases: Iterable[Case], aux: dict[tuple[int, int], Tensor])
         for way, verdict in ways.items():
             seconds.append(verdict.seconds)
             if not verdict.refused:
-                through[way][case.kind] += 1
+                through[way][case.kind if verdict.ran else f"{case.kind} (not judged: {verdict.summary[-120:]})"] += 1
         reasons.update({reason.check for reason in ways["agreed"].reasons if reason.severity == "refuse"})
     leaking = sum(count for how, count in counts.items() if how not in ("leaks nothing", "not run", LITTLE))
     print(f"{name}: {sum(counts.values())} models, {leaking} leak ({dict(counts)})")

@@ -13,8 +13,9 @@ from fluoroscope.defences.guard.verdict import Reason, Severity
 
 Other = Callable[[], Profile | None]
 
-BEYOND_TWIN, BEYOND_AGREED = 0.3, 0.2
-"""Share of the images that can be read, above a twin's and above the agreed network's. Training moves it less."""
+BEYOND_TWIN, BEYOND_TWIN_ALONE, BEYOND_AGREED = 0.3, 0.36, 0.2
+"""Share of the images that can be read, above a twin's (the second where nothing is agreed), and above the agreed
+network's. Training moves it less."""
 SPARSE, SPARSE_TIMES, SPARSE_BEYOND, SPARSE_BATCH = 0.3, 3.0, 0.12, 32
 """Share of the rows that one image has to itself, and how often a twin's; less has to be read then to be refused."""
 LEAKY, LARGE_BATCH = 0.95, 64
@@ -53,7 +54,7 @@ def _reading(found: Profile, twin: Other, agreed: Other) -> list[Reason]:
     beside = [
         gap
         for gap in gaps(found, twin())
-        if (gap.beyond >= BEYOND_TWIN and above[gap.place] >= BEYOND_AGREED)
+        if (_plain(gap, found.images, known) and above[gap.place] >= BEYOND_AGREED)
         or (gap.sparse and above[gap.place] >= SPARSE_BEYOND)
     ]
     if beside:
@@ -66,6 +67,13 @@ def _reading(found: Profile, twin: Other, agreed: Other) -> list[Reason]:
             _reason("isolation", most, "refuse", "honest networks of this kind leak as much, and should not be used")
         ]
     return [_reason("singling out", most, "note", "an honest network of this kind shows about as many")]
+
+
+def _plain(gap: "Gap", images: int, agreed: Profile | None) -> bool:
+    """Beyond a twin by more than training moves it; where nothing is agreed, small batches say too little."""
+    if agreed is not None:
+        return gap.beyond >= BEYOND_TWIN
+    return gap.beyond >= BEYOND_TWIN_ALONE and gap.images >= min(SPARSE_BATCH, images)
 
 
 @dataclass(frozen=True)
