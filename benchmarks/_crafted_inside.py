@@ -112,7 +112,7 @@ def inside_others(aux: dict[tuple[int, int], Tensor], rng: torch.Generator) -> I
             agreed = Architecture("vit-small", c, 3, size).build(number)
             model = copy.deepcopy(agreed)
             patch = model.patches.kernel_size[0]
-            pad = model.padding
+            pad = model.padding[0] if isinstance(model.padding, tuple) else model.padding
             framed = F.pad(images, (pad // 2, pad - pad // 2) * 2)
             seen = F.unfold(framed, patch, stride=patch).transpose(1, 2).reshape(-1, c * patch * patch)
             w, b = disguised(*bins(kind, (c, patch, patch), 192, seen, rng), how, rng)

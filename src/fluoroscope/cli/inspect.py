@@ -20,7 +20,7 @@ def add_to(app: typer.Typer) -> None:
     @app.command(
         epilog="Examples: fluoroscope inspect round-3.safetensors --agreed resnet18 --images my-images/   |   "
         "fluoroscope inspect model.pt --agreed last-round.pt --digest 3fa0c1d2 --json. "
-        "Exit codes: 0 accepted, 3 refused, 2 not readable."
+        "Exit codes: 0 accepted (or not judged, without --strict), 3 refused, 2 not readable."
     )
     def inspect(
         model: Annotated[
@@ -38,6 +38,10 @@ def add_to(app: typer.Typer) -> None:
             list[str] | None,
             typer.Option(help="What another client was sent: the digest that this command prints there. Repeatable."),
         ] = None,
+        strict: Annotated[
+            bool,
+            typer.Option("--strict", help="Exit with 3 also where the model could not be run, and was not judged."),
+        ] = False,
         as_json: options.Json = False,
         threads: options.Threads = None,
     ) -> None:
@@ -61,7 +65,7 @@ def add_to(app: typer.Typer) -> None:
             console.print_json({"model": str(model), "recognised": known.name, **verdict.plain()})
         else:
             _tell(model, known.name, verdict)
-        if verdict.refused:
+        if verdict.refused or (strict and not verdict.ran):
             raise typer.Exit(Refused.exit_code)
 
 
@@ -74,10 +78,15 @@ def _images(source: str, channels: int | None, size: int | None) -> "Tensor":
 
 def _tell(model: Path, name: str | None, verdict: "Verdict") -> None:
     what = name or "an architecture that is not registered here"
-    how = "run on images" if verdict.ran else "judged by its weights alone"
+    how = "run on images" if verdict.ran else "not run"
     console.say(f"{model}: {what}, {how}, {verdict.seconds:.2f} s")
     console.say(f"digest: {verdict.digest}")
     for reason in verdict.reasons:
         mark = "REFUSED" if reason.severity == "refuse" else "note"
         console.say(f"{mark} ({reason.check}): {reason.sentence}")
-    console.say("refused: do not train this model." if verdict.refused else "accepted: nothing looks crafted.")
+    if verdict.refused:
+        console.say("refused: do not train this model.")
+    elif verdict.ran:
+        console.say("accepted: nothing looks crafted.")
+    else:
+        console.say("not judged: its weights show nothing, but what it does could not be tried.")

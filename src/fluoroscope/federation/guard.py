@@ -8,8 +8,8 @@ is only evaluated is looked at too: what a crafted one reads of images can leave
 """
 
 from collections.abc import Callable, Sequence
-from logging import ERROR, INFO
-from typing import Any
+from logging import ERROR, INFO, WARNING
+from typing import Literal
 
 import numpy as np
 import torch
@@ -17,15 +17,15 @@ from flwr.app import ArrayRecord, Context, Error, Message, RecordDict
 from flwr.common.logger import log
 from torch import Tensor, nn
 
-from fluoroscope.defences.guard import Verdict, inspect
-from fluoroscope.federation.messages import to_state
+from fluoroscope.defences.guard import History, Verdict, inspect
+from fluoroscope.defences.guard.batches import Example
+from fluoroscope.federation.messages import is_train, to_state
 from fluoroscope.models.names import TOOLS, completed, prefix_of, unwrapped
 from fluoroscope.types import State
 
 Next = Callable[[Message, Context], Message]
 Mod = Callable[[Message, Context, Next], Message]
-Array = np.ndarray[Any, Any]
-Images = Tensor | Array | Callable[[Context], Tensor | Array | None] | None
+Images = Example | Callable[[Context], Example | None] | None
 REFUSED = 3
 """The error's code in the reply, as the exit code of the command."""
 
@@ -35,6 +35,7 @@ def guard_mod(
     images: Images = None,
     digests: Callable[[], Sequence[str]] | None = None,
     told: Callable[[Verdict], None] | None = None,
+    when_not_judged: Literal["train", "refuse"] = "refuse",
 ) -> Mod:
     """A mod that lets a message through only if the guard accepts its model, whatever it is sent for.
 
@@ -46,26 +47,36 @@ def guard_mod(
             elsewhere. With none, or no images, the guard uses stand-ins.
         digests: gives what other clients say that they were sent, asked anew for every model.
         told: called with each verdict.
+        when_not_judged: what is done about a model that could not be run, and was judged by its weights alone.
+
+    The mod remembers numbers of the models of earlier rounds while its process lives, and no image of any.
     """
+    history = History()
 
     def mod(message: Message, context: Context, call_next: Next) -> Message:
+        nonlocal history
         content = message.content if message.has_content() else RecordDict()
         for record in content.array_records.values():
             try:
                 state = received(record, agreed)
                 if not state:
                     continue
-                own = _tensor(images(context) if callable(images) else images)
-                verdict = inspect(state, agreed, own, digests() if digests is not None else ())
+                own = _inputs(images(context) if callable(images) else images)
+                verdict = inspect(state, agreed, own, digests() if digests is not None else (), history=history)
             except Exception as problem:  # whatever it is: a model that cannot be judged is not trained
                 log(ERROR, "guard: this model could not be judged, and is refused: %r", problem)
                 return refusal(message)
             if told is not None:
                 told(verdict)
-            if verdict.refused:
+            if verdict.refused or (not verdict.ran and when_not_judged == "refuse"):
                 log(ERROR, "guard: %s", verdict.summary)
                 return refusal(message)
-            log(INFO, "guard: accepted a model with digest %s", verdict.digest)
+            if is_train(message):  # a model that is also evaluated is one model
+                history = history.after(verdict.measured)
+            if verdict.ran:
+                log(INFO, "guard: accepted a model with digest %s", verdict.digest)
+            else:
+                log(WARNING, "guard: %s", verdict.summary)
         return call_next(message, context)
 
     return mod
@@ -76,11 +87,10 @@ def refusal(message: Message) -> Message:
     return Message(Error(REFUSED, "the client's guard refused this model"), reply_to=message)
 
 
-def _tensor(images: Tensor | Array | None) -> Tensor | None:
-    if images is None or not len(images):
-        return None
-    found = images if isinstance(images, Tensor) else torch.from_numpy(np.ascontiguousarray(images))
-    return found.float() / 255 if found.dtype == torch.uint8 else found.float()
+def _inputs(images: Example | None) -> Example | None:
+    """As the guard takes them: pictures of bytes in [0, 1]."""
+    found = torch.from_numpy(np.ascontiguousarray(images)) if isinstance(images, np.ndarray) else images
+    return found.float() / 255 if isinstance(found, Tensor) and found.dtype == torch.uint8 else found
 
 
 def received(record: ArrayRecord, agreed: nn.Module | State) -> dict[str, Tensor]:

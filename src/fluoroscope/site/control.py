@@ -16,6 +16,7 @@ from fluoroscope.defences.guard.digest import digest
 from fluoroscope.site.decision import Decision
 from fluoroscope.site.entry import Direction, Inspected, Noise, exchange_id, judged, short_name
 from fluoroscope.site.examination import Examined, examine, guard_images
+from fluoroscope.site.guard_history import read_history, write_history
 from fluoroscope.site.ledger import Entry, Ledger
 from fluoroscope.site.noise_key import noise_key
 from fluoroscope.site.policy import Policy
@@ -132,7 +133,10 @@ class SiteControl:
 
     def _inspected(self, state: State) -> tuple[Inspected | None, Decision]:
         try:
-            verdict = inspect(state, self.subject.network, guard_images(self.subject))
+            history = read_history(self.ledger.path)
+            verdict = inspect(state, self.subject.network, guard_images(self.subject), history=history)
+            if verdict.accepted:
+                write_history(self.ledger.path, history.after(verdict.measured))
             checks = dict.fromkeys(short_name(r.check) for r in verdict.reasons if r.severity == "refuse")
             said = Inspected(refused=verdict.refused, ran=verdict.ran, checks=tuple(checks))
             return said, self.policy.admits(verdict)

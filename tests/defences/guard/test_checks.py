@@ -12,7 +12,6 @@ from fluoroscope.defences.guard.layers import Layer
 from fluoroscope.defences.guard.numbers import numbers, scale
 from fluoroscope.defences.guard.passing import passing
 from fluoroscope.defences.guard.repetition import by_chance, concentration, copied, repetition
-from fluoroscope.defences.guard.singling_out import alone, neighbours
 from fluoroscope.defences.guard.staircase import nestedness, staircase, stairs
 from fluoroscope.defences.guard.stand_ins import likely_shapes, stand_ins
 from fluoroscope.defences.guard.trace import Traced
@@ -202,12 +201,6 @@ def test_kernels_that_pass_pixels_on():
     point = torch.zeros(8, 1, 3, 3)
     point[:, :, 1, 1] = 1
     assert passing({"c.weight": point})
-
-
-def test_images_alone_in_a_unit_or_a_difference():
-    sums = torch.tensor([[1.0, 1, 1, 1], [-1, 1, 1, 1], [-1, -1, 1, 1], [-1, -1, -1, 1]])
-    assert alone(sums) == 0.25
-    assert neighbours(sums) == 1.0
 
 
 def test_stand_ins_are_images_of_every_brightness_and_repeatable():

@@ -100,7 +100,7 @@ def test_a_spatial_transformer_is_noted_only():
 
     verdict = inspect(Warp(), images=torch.rand(16, 1, 28, 28, generator=rng()))
     assert not verdict.refused
-    assert [r.check for r in verdict.reasons if r.layer.startswith("steer")][:1] == ["placement"]
+    assert "placement" in [r.check for r in verdict.reasons if r.layer.startswith("steer")]
 
 
 def test_other_clients_digests_decide(images):

@@ -8,8 +8,8 @@ from fluoroscope.defences.guard.verdict import Reason
 FEWEST_INPUTS = 8
 SHRUNK = 0.05
 """A norm below any initialisation's; a softmax that trains one row moves the others by at least 1/classes of that."""
-FORCED = 10.0
-"""Logits: a lead of e^10 that no image has a say in."""
+FORCED = 8.0
+"""Logits: a lead of e^8 that no image has a say in. A class that is one in three thousand has as much by right."""
 
 
 def classifier(layer: Layer) -> list[Reason]:

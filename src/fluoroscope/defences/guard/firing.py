@@ -55,7 +55,7 @@ def _plausible(layer: Layer, seen: Tensor) -> Tensor:
     How far the weights have moved from their start shows in their concentration; the bias has moved 1/|x| of that.
     """
     length = max(float(seen.norm(dim=1).median()), 1e-6)
-    moved = max(concentration(layer.weight) - by_chance(layer.units, layer.inputs), 0.0) ** 0.5
+    moved = max(concentration(layer.weight, seed=layer.seed) - by_chance(layer.units, layer.inputs), 0.0) ** 0.5
     most: Tensor = layer.weight.norm(dim=1) * BEYOND * max(moved / length, 2 / layer.inputs**0.5)
     return most
 
@@ -63,7 +63,10 @@ def _plausible(layer: Layer, seen: Tensor) -> Tensor:
 def silence(state: State) -> list[Reason]:
     """Refuses biases that drown their weights, and normalised channels shifted to where no rectifier passes them."""
     reasons = []
+    head = next((name for name in reversed(list(state)) if state[name].ndim == 2), None)
     for name, weight in state.items():
+        if name == head:
+            continue  # a bias that all classes share shuts nothing, and one that they do not is the classifier's
         bias = state.get(f"{name.removesuffix('weight')}bias") if name.endswith("weight") else None
         if bias is None or bias.shape != (len(weight),) or len(bias) < FEWEST or not weight.is_floating_point():
             continue

@@ -1,74 +1,122 @@
 """The guard itself: one function that looks at a model before a client trains it."""
 
 import copy
+import secrets
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
-from torch import Tensor, nn
+from torch import nn
 
+from fluoroscope.defences.guard.batches import MOST_IMAGES, Batch, Inputs, batch
+from fluoroscope.defences.guard.behaviour import STAND_INS, Behaviour, behaviour
 from fluoroscope.defences.guard.classifier import classifier
 from fluoroscope.defences.guard.digest import compare, digest
 from fluoroscope.defences.guard.drift import COUNTER, drift
 from fluoroscope.defences.guard.firing import firing, silence
+from fluoroscope.defences.guard.history import History
 from fluoroscope.defences.guard.layers import Anatomy, dissect, from_state
-from fluoroscope.defences.guard.numbers import blank, numbers, scale
+from fluoroscope.defences.guard.numbers import as_floats, blank, numbers, scale
 from fluoroscope.defences.guard.passing import passing
 from fluoroscope.defences.guard.placement import placement
 from fluoroscope.defences.guard.repetition import repetition
-from fluoroscope.defences.guard.singling_out import singling_out
 from fluoroscope.defences.guard.staircase import staircase
+from fluoroscope.defences.guard.stand_ins import stand_ins
 from fluoroscope.defences.guard.tuned import tuned
 from fluoroscope.defences.guard.verdict import Reason, Verdict
 from fluoroscope.types import Network, State, blueprint
 
-MOST_IMAGES = 128
-"""Of a client's images are enough for it."""
-OF_A_LAYER = (repetition, staircase, firing, tuned, classifier, scale, singling_out)
+__all__ = ["MOST_IMAGES", "examined", "inspect"]
+OF_A_LAYER = (repetition, staircase, firing, tuned, classifier, scale)
 
 
 def inspect(
     model: nn.Module | State,
     agreed: Network | nn.Module | State | None = None,
-    images: Tensor | None = None,
+    images: Inputs = None,
     digests: Sequence[str] = (),
+    seed: int | None = None,
+    history: History | None = None,
 ) -> Verdict:
     """Whether a client should train this model, and why not. Nothing is changed, and no image leaves.
 
     Args:
         model: a module, or the arrays that came over the wire.
-        agreed: what the federation agreed on; it lets arrays be run, which are otherwise judged by shapes and weights.
-        images: (n, channels, height, width) in [0, 1], the client's own; stand-ins are used beside them, or instead.
+        agreed: what the federation agreed on; it lets arrays be run, which are otherwise not judged by what they do.
+        images: the client's own, (n, channels, height, width) or of any shape that the network takes, as it is
+            trained on them; a tuple or mapping of inputs where it takes several; or a function that gives either.
+            Stand-ins are used beside few, or instead.
         digests: what other clients say that they were sent.
+        seed: of what is drawn; by default from the system, so that nobody can prepare a model for it.
+        history: numbers of the models of earlier rounds; go on with `history.after(verdict.measured)`.
 
     Returns:
-        A verdict with its reasons in plain words; `refused` is the answer.
+        A verdict with its reasons in plain words; `refused` and `accepted` are the answer. A model that could not be
+        run is neither.
 
     Example:
         >>> import torch
         >>> from torch import nn
         >>> import fluoroscope as fl
         >>> agreed = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(2704, 2))
-        >>> fl.inspect(agreed.state_dict(), agreed, torch.rand(4, 1, 28, 28)).refused
-        False
+        >>> fl.inspect(agreed.state_dict(), agreed, torch.rand(4, 1, 28, 28)).accepted
+        True
     """
     start = time.perf_counter()
+    shape = agreed.input_shape if isinstance(agreed, Network) else None
     agreed = blueprint(agreed) if isinstance(agreed, Network) else agreed
+    seed = secrets.randbits(31) if seed is None else seed
     state = _state(model)
     own = digest(state)
     reasons = [*compare(own, digests), *numbers(state)]
     if agreed is not None:
         reasons += drift(state, _state(agreed))
-    anatomy = from_state(state, None)
+    given = batch(images)
+    if given is None and shape is not None:
+        given = Batch((stand_ins(shape, STAND_INS),), {}, STAND_INS)
+    found = Behaviour(None, ())
     if not any(reason.check == "numbers" for reason in reasons):
         network = model if isinstance(model, nn.Module) else _filled(agreed, state)
-        anatomy = (dissect(network, images) if network is not None else None) or from_state(state, images)
-        reasons += examined(anatomy)
-    return Verdict(own, _sorted(reasons), time.perf_counter() - start, bool(anatomy.steps))
+        known = agreed if isinstance(agreed, nn.Module) else None
+        found = behaviour(network, known, given, seed)
+        there = None if agreed is None else _state(agreed)
+        looks = _structure(network, there, as_floats(state), found.batch or given, seed)
+        if known is not None and any(reason.severity == "refuse" for reason in looks):
+            agreed_looks = _structure(known, there, as_floats(_state(known)), found.batch or given, seed)
+            looks = _news(looks, agreed_looks)
+        reasons += [*found.reasons, *looks]
+    measured = {} if found.profile is None else found.profile.numbers()
+    if history is not None:
+        reasons += history.reasons(measured)
+    return Verdict(own, _sorted(reasons), time.perf_counter() - start, found.profile is not None, measured)
 
 
-def examined(anatomy: Anatomy) -> list[Reason]:
+def _structure(
+    network: nn.Module | None, agreed: State | None, state: State, given: Batch | None, seed: int
+) -> list[Reason]:
+    """What the weights look like: evidence beside what they do."""
+    picture = given.picture if given is not None and len(given.inputs) == 1 and not given.named else None
+    flat = picture if picture is not None and picture.ndim in (2, 4) else None
+    anatomy = None
+    if network is not None and (given is None or flat is not None):
+        try:
+            anatomy = dissect(copy.deepcopy(network).float(), flat)
+        except Exception:  # somebody else's forward; `behaviour` has said so
+            anatomy = None
+    anatomy = anatomy or from_state(state, flat if flat is not None and flat.ndim == 4 else None)
+    drawn = tuple(replace(layer, seed=seed) for layer in anatomy.layers)
+    return examined(replace(anatomy, layers=drawn), agreed)
+
+
+def _news(reasons: list[Reason], agreed: list[Reason]) -> list[Reason]:
+    """What the agreed network looks like in the same layer, by the same check, is no evidence: it becomes a note."""
+    same = {(reason.check, reason.layer) for reason in agreed if reason.severity == "refuse"}
+    return [replace(r, severity="note") if (r.check, r.layer) in same else r for r in reasons]
+
+
+def examined(anatomy: Anatomy, agreed: State | None = None) -> list[Reason]:
     """What all checks of the weights and of the run say."""
-    reasons = [*placement(anatomy), *silence(anatomy.state), *passing(anatomy.state), *blank(anatomy)]
+    reasons = [*placement(anatomy, agreed), *silence(anatomy.state), *passing(anatomy.state), *blank(anatomy)]
     for layer in anatomy.layers:
         for check in OF_A_LAYER:
             reasons += check(layer)
@@ -83,9 +131,9 @@ def _filled(agreed: nn.Module | State | None, state: State) -> nn.Module | None:
     """A copy of the agreed network with these arrays, if they fit."""
     if not isinstance(agreed, nn.Module):
         return None
-    network = copy.deepcopy(agreed)
+    network = copy.deepcopy(agreed).float()
     try:
-        missing = network.load_state_dict(dict(state), strict=False).missing_keys
+        missing = network.load_state_dict(dict(as_floats(state)), strict=False).missing_keys
     except RuntimeError:  # other shapes
         return None
     return None if any(not name.endswith(COUNTER) for name in missing) else network

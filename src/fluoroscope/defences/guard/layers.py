@@ -7,16 +7,18 @@ large as the image). So these are looked at: dense layers, patches, whole kernel
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fluoroscope.defences.guard.stand_ins import MOST_CHANNELS, likely_shapes, square_side, stand_ins
+from fluoroscope.defences.guard.stand_ins import MOST_CHANNELS, MOST_TRIED, likely_shapes, square_side, stand_ins
 from fluoroscope.defences.guard.trace import Step, Traced
 from fluoroscope.rng import generator
 from fluoroscope.types import State
 
+FEWEST_OF_LARGE = 16
 FEW, ENOUGH, MANY = 2, 64, 128
 """Images that show how a network is laid out, how the units of a layer divide them, and as many as can be useful."""
 PRODUCTS = 4 * 10**9
@@ -49,6 +51,8 @@ class Layer:
     """What a sample is: an image, or a patch or token of one."""
     imagined: bool = False
     """Nothing is known of what it reads: `seen` is a likeness of feature maps, right up to its scale."""
+    seed: int = 0
+    """Of what checks draw: the client's."""
 
     @property
     def units(self) -> int:
@@ -75,13 +79,14 @@ class Anatomy:
 def dissect(network: nn.Module, images: Tensor | None) -> Anatomy | None:
     """Run the network and see what its layers see; None where no shape of image fits it."""
     state, traced = network.state_dict(), Traced(network)
-    for shape in [tuple(images.shape[1:])] if images is not None else likely_shapes(state):
+    for shape in [tuple(images.shape[1:])] if images is not None else islice(likely_shapes(state), MOST_TRIED):
         try:
             steps = traced.steps(shape)
         except UNFIT:
             continue
-        if steps:
-            return Anatomy(state, _layers(traced, steps, shape, images), tuple(steps), traced, stand_ins(shape, FEW))
+        if not steps:
+            return None  # it runs, but no array that has a name is multiplied as it is
+        return Anatomy(state, _layers(traced, steps, shape, images), tuple(steps), traced, stand_ins(shape, FEW))
     return None
 
 
@@ -123,12 +128,13 @@ def _affordable(steps: Sequence[Step], wanted: set[str], least: int) -> int:
     """How many images may go through the network up to the last wanted layer, by the products that this takes."""
     last = max(i for i, step in enumerate(steps) if step.name in wanted)
     work = sum(step.products for step in steps[:last])
-    return max(least, min(MANY, PRODUCTS // max(work, 1)))
+    most = PRODUCTS // max(work, 1)
+    return max(min(least, max(most, FEWEST_OF_LARGE)), min(MANY, most))
 
 
 def from_state(state: State, images: Tensor | None) -> Anatomy:
     """Dense layers by the shapes of the arrays alone; a first one that fits square images is shown some."""
-    names = [n for n, v in state.items() if v.ndim in (2, 4) and v.is_floating_point() and _multiplies(n, v)]
+    names = [n for n, v in state.items() if v.ndim in (2, 4) and v.is_floating_point()]
     dense = [n for n in names if state[n].ndim == 2 or _large_kernel(state[n])]
     layers = []
     for i, name in enumerate(names):
@@ -165,11 +171,6 @@ def likeness(inputs: int, channels: int) -> Tensor:
     images = stand_ins((1, side + 2, side + 2), MANY)
     kernels = torch.randn(channels, 1, 3, 3, generator=rng)
     return F.relu(F.conv2d(images, kernels)).flatten(1)
-
-
-def _multiplies(name: str, value: Tensor) -> bool:
-    """Not an embedding, a table of positions or such: those are looked up, nothing is multiplied with them."""
-    return value.ndim == 4 or not any(word in name.lower() for word in ("embed", "position", "pos_", "token"))
 
 
 def _large_kernel(value: Tensor) -> bool:

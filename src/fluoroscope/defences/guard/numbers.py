@@ -15,15 +15,37 @@ MOST_UNITS = 2**17
 
 
 def numbers(state: State) -> list[Reason]:
-    """Refuses NaN and infinity: nothing can be learnt from them, and nothing can be checked in them."""
-    broken = [name for name, value in state.items() if value.is_floating_point() and not torch.isfinite(value).all()]
-    if not broken:
-        return _too_many(state)
+    """Refuses NaN and infinity, and kinds of numbers that no training gives: nothing can be checked in them."""
+    broken, complex_, whole = [], [], []
+    for name, value in state.items():
+        if value.is_complex() or value.is_quantized or value.layout != torch.strided or value.device.type == "meta":
+            complex_.append(name)
+        elif value.is_floating_point():
+            if not torch.isfinite(value.float()).all():
+                broken.append(name)
+        elif name.endswith("weight") and value.ndim >= 2 and value.dtype != torch.bool:
+            whole.append(name)
+    return [
+        *_reason_for(broken, "holds values that are not finite numbers", "not finite"),
+        *_reason_for(complex_, "holds complex, sparse, quantised or missing values", "of another kind"),
+        *_reason_for(whole, "holds whole numbers as weights, which no training gives: ask for them as floats", "whole"),
+        *_too_many(state),
+    ]
+
+
+def _reason_for(names: list[str], what: str, kind: str) -> list[Reason]:
+    if not names:
+        return []
     sentence = (
-        f"{broken[0]} holds values that are not finite numbers ({len(broken)} arrays do): the model cannot be trained, "
-        "and what it would do to your images cannot be checked."
+        f"{names[0]} {what} ({len(names)} arrays do): the model cannot be trained as it is, and what it would do to "
+        "your images cannot be checked."
     )
-    return [Reason("numbers", broken[0].rpartition(".")[0], "refuse", sentence, {"arrays": len(broken)})]
+    return [Reason("numbers", names[0].rpartition(".")[0], "refuse", sentence, {f"arrays {kind}": len(names)})]
+
+
+def as_floats(state: State) -> State:
+    """Half, double and eight-bit floats as the checks compute: in single precision."""
+    return {name: value.float() if value.is_floating_point() else value for name, value in state.items()}
 
 
 def _too_many(state: State) -> list[Reason]:

@@ -5,20 +5,25 @@ the front of P2 and of Robbing the Fed, also behind an innocent first convolutio
 convolutions with a kernel as large as the picture. Squeeze-and-excitation reads means, not places, and is left alone.
 """
 
+import math
+
 from torch import Tensor
 
+from fluoroscope.defences.guard.drift import drift
 from fluoroscope.defences.guard.layers import Anatomy
-from fluoroscope.defences.guard.stand_ins import square_side
+from fluoroscope.defences.guard.stand_ins import MOST_CHANNELS, square_side
 from fluoroscope.defences.guard.trace import Step
 from fluoroscope.defences.guard.verdict import Reason, Severity
 from fluoroscope.types import State
 
-WARP = 8
-"""Numbers, at most, that a spatial transformer steers its grid by (6): too few to make a picture of."""
+SMALLEST = 8
+"""A side of a picture."""
 
 
-def placement(anatomy: Anatomy) -> list[Reason]:
-    """Refuses dense layers between the image and a convolution."""
+def placement(anatomy: Anatomy, agreed: State | None = None) -> list[Reason]:
+    """Refuses dense layers between the image and a convolution, unless they were agreed on."""
+    if agreed is not None and not drift(anatomy.state, agreed):
+        return []
     return _by_run(anatomy) if anatomy.steps else _by_shapes(anatomy.state)
 
 
@@ -35,19 +40,25 @@ def _by_run(anatomy: Anatomy) -> list[Reason]:
         depends = anatomy.traced.depend(anatomy.probe, step.name)
         reached = [j for j in later if j < len(depends) and depends[j]]
         if reached:
-            between = [s for s in steps[i : reached[0]] if s.kind == "dense" or s.whole_kernel]
-            warps = not _first(steps, i) and between[-1].kind == "dense" and len(between[-1].weight) <= WARP
-            return [_reason(step.name, steps[reached[0]].name, "note" if warps else "refuse")]
+            return [_reason(step.name, steps[reached[0]].name, "refuse" if _picture(anatomy, i) else "note")]
     return []
+
+
+def _picture(anatomy: Anatomy, i: int) -> bool:
+    """Whether a step reads the picture, or a map as large with as few channels: encoders make codes of smaller maps."""
+    assert anatomy.probe is not None
+    channels, *sides = anatomy.probe.shape[1:]
+    values = math.prod(anatomy.steps[i].given)
+    return not any(step.kind == "conv" and not step.whole_kernel for step in anatomy.steps[:i]) or any(
+        step.made[0] <= max(MOST_CHANNELS, channels) and values == math.prod(step.made) >= math.prod(sides) // 2
+        for step in anatomy.steps[:i]
+        if step.kind == "conv"
+    )
 
 
 def _opens(step: Step) -> bool:
     """A transposed convolution that makes a picture of one place."""
     return step.kind == "transposed" and step.made[-1] * step.made[-2] > 1
-
-
-def _first(steps: tuple[Step, ...], i: int) -> bool:
-    return not any(step.kind == "conv" and not step.whole_kernel for step in steps[:i])
 
 
 def _by_shapes(state: State) -> list[Reason]:
@@ -56,14 +67,24 @@ def _by_shapes(state: State) -> list[Reason]:
     kernels = [i for i, (_, value) in enumerate(weights) if _convolves(value)]
     for i, (name, value) in enumerate(weights):
         behind = [j for j in kernels if j > i]
-        if not behind or not _dense(value) or "embed" in name or "pos" in name:
+        if not behind or not _dense(value):
             continue
         before_all = not any(j < i for j in kernels)
         following = weights[behind[0]][1]
         depthwise = following.shape[1] == 1 and len(following) in {len(weights[j][1]) for j in kernels if j < i}
-        if (before_all and len(value) > 1 and value.ndim == 2) or (not depthwise and _makes_map(value, following)):
-            return [_reason(name, weights[behind[0]][0], "refuse")]
+        first = before_all and len(value) > 1 and value.ndim == 2
+        if first or (not depthwise and _makes_map(value, following)):
+            reads = _reads_picture(value)
+            plain = first or not any(_convolves(v) and len(v) > MOST_CHANNELS for _, v in weights[:i])
+            return [_reason(name, weights[behind[0]][0], "refuse" if reads and plain else "note")]
     return []
+
+
+def _reads_picture(value: Tensor) -> bool:
+    """Inputs that are a square picture; kernels of 16 and 32 pixels are patches."""
+    if value.ndim == 4:
+        return value.shape[2] not in (16, 32) or value.shape[1] > MOST_CHANNELS
+    return any((side := square_side(value.shape[1], c)) is not None and side >= SMALLEST for c in (1, 3))
 
 
 def _convolves(value: Tensor) -> bool:

@@ -17,20 +17,24 @@ from fluoroscope.rng import generator
 SAME = 1e-3
 """Of a row's norm. Training from random weights never brings two rows this close."""
 MOST_ROWS, MOST_COLUMNS = 512, 4096
+MOST_COMPARED, DIRECTIONS = 4096, 128
+ENOUGH = 24
+"""Copies of a row that are too many in a layer of any width."""
 COARSE = 64
 FEWEST, SHORTEST = 8, 12
 """Rows that are worth comparing, and values in each: short rows of coarse numbers meet by chance."""
 
 
 def repetition(layer: Layer) -> list[Reason]:
-    """Refuses a layer in which a tenth of the rows, or half the columns, are copies of another."""
+    """Refuses a layer in which rows, or half the columns, are copies of another."""
     reasons = []
     for what, matrix in (("rows", layer.weight), ("columns", layer.weight.T)):
         few = 2 if layer.last and what == "rows" else FEWEST
         if len(matrix) < few or matrix.shape[1] < SHORTEST:
             continue
-        copies = copied(matrix) if not _coarse(matrix) else 0.0
-        enough = 0.1 if what == "rows" else 0.5  # columns of coarse numbers can stay together as they began
+        copies = copied(matrix, layer.seed) if not _coarse(matrix, layer.seed) else 0.0
+        enough = min(0.1, ENOUGH / len(matrix)) if what == "rows" else 0.5
+        # Columns of coarse numbers can stay together as they began.
         if copies >= enough and copies * len(matrix) >= min(few, 4):
             reasons.append(
                 Reason(
@@ -46,31 +50,39 @@ def repetition(layer: Layer) -> list[Reason]:
     return reasons
 
 
-def _coarse(matrix: Tensor) -> bool:
+def _coarse(matrix: Tensor, seed: int) -> bool:
     """Rounded to a few values, as by quantisation, under which neighbours fall together."""
-    return 2 < len(torch.unique(sample(matrix))) <= COARSE
+    return 2 < len(torch.unique(sample(matrix, seed))) <= COARSE
 
 
-def copied(matrix: Tensor) -> float:
-    """The share of rows that equal another row to within a thousandth; rows of zeros do not count."""
-    rows = sample(matrix)
-    norms = rows.norm(dim=1)
-    rows = rows[norms > SAME * norms.max()]
+def copied(matrix: Tensor, seed: int = 0) -> float:
+    """The share of rows that equal another row to within a thousandth; rows of zeros do not count.
+
+    All rows are compared, by what they are along some directions that nobody knows beforehand.
+    """
+    norms = matrix.norm(dim=1)
+    rows = matrix[norms > SAME * norms.max()]
     if len(rows) < 0.5 * len(norms) or len(rows) < 2:
         return 0.0
-    apart = torch.cdist(rows.double(), rows.double()) / rows.norm(dim=1).double()
+    if len(rows) > MOST_COMPARED:
+        rows = rows[torch.randperm(len(rows), generator=generator(seed, "guard", "copied"))[:MOST_COMPARED]]
+    if rows.shape[1] > DIRECTIONS:
+        draw = torch.randn(rows.shape[1], DIRECTIONS, generator=generator(seed, "guard", "directions"))
+        rows = rows.float() @ draw / DIRECTIONS**0.5  # lengths stay what they are, to a tenth
+    sizes = rows.double().norm(dim=1)
+    apart = torch.cdist(rows.double(), rows.double()) / sizes.clamp_min(1e-30)
     apart.fill_diagonal_(torch.inf)
     return float((apart.amin(dim=1) < SAME).double().mean())
 
 
-def concentration(weight: Tensor, least: float = 0.0, directions: int | None = None) -> float:
+def concentration(weight: Tensor, least: float = 0.0, directions: int | None = None, seed: int = 0) -> float:
     """The share of the rows' energy that lies in a handful of directions: .99 for noised bins, a tenth for fresh rows.
 
     Each row is scaled to norm 1, so neither order nor scale matters, and noise of a tenth of a row's norm is a
     hundredth of its energy. Bins over one feature need one direction or two, so a handful is 12, or fewer where the
     layer is small. Where it is surely below `least`, 0 is returned, which saves the spectrum.
     """
-    rows = sample(weight)
+    rows = sample(weight, seed)
     norms = rows.norm(dim=1)
     rows = rows[norms > 1e-6 * norms.max().clamp_min(1e-30)]
     k, d = rows.shape
@@ -94,17 +106,17 @@ def handful(k: int, d: int) -> int:
     return max(1, min(12, k // 8, d // 4))
 
 
-def sample(matrix: Tensor) -> Tensor:
-    """Some rows and columns: copies are copies on any part, and the largest layer takes no longer than others."""
-    rng = generator(0, "guard", "sample", *matrix.shape)
+def sample(matrix: Tensor, seed: int = 0) -> Tensor:
+    """Some rows and columns, drawn by the client: so nobody knows which, and the largest layer takes no longer."""
+    rng = generator(seed, "guard", "sample", *matrix.shape)
     k = len(matrix)
     if k > MOST_ROWS:
         matrix = matrix[torch.randperm(k, generator=rng)[:MOST_ROWS]]
-    return columns(matrix)
+    return columns(matrix, seed)
 
 
-def columns(matrix: Tensor) -> Tensor:
+def columns(matrix: Tensor, seed: int = 0) -> Tensor:
     """Some columns, all rows."""
     d = matrix.shape[1]
-    rng = generator(0, "guard", "columns", d)
+    rng = generator(seed, "guard", "columns", d)
     return matrix[:, torch.randperm(d, generator=rng)[:MOST_COLUMNS]] if d > MOST_COLUMNS else matrix

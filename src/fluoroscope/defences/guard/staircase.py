@@ -54,12 +54,12 @@ def staircase(layer: Layer) -> list[Reason]:
         return []  # deep in a model that has diverged, the units that were left alive drive all others
     scales = [10.0 ** (power / 2) for power in range(-6, 7)] if layer.imagined else [1.0]
     sums = [s * (seen @ layer.weight.T) + layer.bias for seen in layer.seen for s in scales]
-    few = concentration(layer.weight, FEW_DIRECTIONS)
+    few = concentration(layer.weight, FEW_DIRECTIONS, seed=layer.seed)
     if few >= FEW_DIRECTIONS and set_apart(layer, layer.weight):
         found = max((stairs(some) for some in sums), key=lambda s: s.share)
         if found.share >= (HALF if layer.deep and layer.each == "image" else SHARE):
             return [_reason(layer, found, few, 1.0)]
-    members = family(layer.weight)
+    members = family(layer.weight, layer.seed)
     if (
         not layer.deep
         and len(members) >= max(SMALLEST_FAMILY, layer.units // 20)
@@ -74,7 +74,7 @@ def staircase(layer: Layer) -> list[Reason]:
     for seen, some in zip(layer.seen, sums, strict=True):
         # Weights on pixels that are always black hide the pattern from the first test, but change nothing.
         visible = layer.weight @ span(seen)
-        few, found = concentration(visible, FEW_IN_SPAN), stairs(some, STRICTLY)
+        few, found = concentration(visible, FEW_IN_SPAN, seed=layer.seed), stairs(some, STRICTLY)
         if few >= FEW_IN_SPAN and found.share >= MOST and set_apart(layer, visible):
             return [_reason(layer, found, few, 1.0)]
     return []
@@ -122,13 +122,15 @@ def _reason(layer: Layer, found: Stairs, few: float, part: float) -> Reason:
     )
 
 
-def family(weight: Tensor) -> Tensor:
+def family(weight: Tensor, seed: int = 0) -> Tensor:
     """The largest set of units whose weights point (nearly) the way of one of them, or the opposite way."""
     norms = weight.norm(dim=1)
     whole = torch.nonzero(norms > 1e-6 * norms.max().clamp_min(1e-30)).flatten()
     if len(whole) > MOST_MEMBERS:
-        whole = whole[torch.randperm(len(whole), generator=generator(0, "guard", "family", len(whole)))[:MOST_MEMBERS]]
-    rows = F.normalize(columns(weight[whole]), dim=1)
+        whole = whole[
+            torch.randperm(len(whole), generator=generator(seed, "guard", "family", len(whole)))[:MOST_MEMBERS]
+        ]
+    rows = F.normalize(columns(weight[whole], seed), dim=1)
     alike = (rows @ rows.T).abs() > PARALLEL
     return whole[alike[alike.sum(dim=1).argmax()]] if len(whole) else whole
 

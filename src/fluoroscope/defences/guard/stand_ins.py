@@ -5,6 +5,7 @@ cover the whole range of brightness, contrast and coarse shape meet them whereve
 """
 
 from collections.abc import Iterator
+from itertools import islice
 
 import torch
 import torch.nn.functional as F
@@ -15,6 +16,7 @@ from fluoroscope.types import State
 
 SIZES = (32, 28, 64, 224, 128, 96, 48, 256, 299, 160, 192, 384, 512, *range(16, 320))
 MOST_CHANNELS, SMALLEST = 4, 16
+MOST_TRIED = 40
 
 
 def stand_ins(shape: tuple[int, ...], images: int) -> Tensor:
@@ -22,8 +24,15 @@ def stand_ins(shape: tuple[int, ...], images: int) -> Tensor:
     rng = generator(0, "guard", "stand-ins", images, *shape)
     if len(shape) == 1:
         return _smooth((images, 1, shape[0], 1), rng).flatten(1)
-    channels, height, width = shape
-    return _smooth((images, channels, height, width), rng)
+    if len(shape) == 2:
+        return _smooth((images, shape[0], shape[1], 1), rng)[..., 0]
+    channels, *depths, height, width = shape
+    if not depths:
+        return _smooth((images, channels, height, width), rng)
+    slices = _smooth((2 * images, channels, height, width), rng)
+    along = torch.linspace(0, 1, depths[0]).view(-1, 1, 1)
+    volume: Tensor = (1 - along) * slices[:images, :, None] + along * slices[images:, :, None]
+    return volume  # goes over from one picture into another
 
 
 def _smooth(shape: tuple[int, int, int, int], rng: torch.Generator) -> Tensor:
@@ -56,6 +65,19 @@ def likely_shapes(state: State) -> Iterator[tuple[int, ...]]:
             yield (c, side, side)
     for width in dense[:1]:
         yield (width,)
+
+
+def shapes_to_try(state: State) -> list[tuple[int, ...]]:
+    """The likeliest shapes of one input, in two dimensions, three or one: few enough to try them all."""
+    volumes = [value.shape[1] for value in state.values() if value.ndim == 5]
+    series = [value.shape[1] for value in state.values() if value.ndim == 3]
+    if volumes:
+        return [(volumes[0], side, side, side) for side in (32, 64, 96, 48, 16, 28, 128)]
+    tried = list(islice(likely_shapes(state), MOST_TRIED))
+    first = next((value for value in state.values() if value.ndim == 2), None)
+    if first is not None and (first.shape[1],) not in tried:
+        tried.append((first.shape[1],))
+    return [*((c, 128) for c in series[:1]), *tried]
 
 
 def square_side(features: int, channels: int) -> int | None:

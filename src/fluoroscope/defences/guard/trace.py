@@ -193,17 +193,15 @@ class Traced:
     """A copy of the network that can be run and watched; the network itself is left alone."""
 
     def __init__(self, network: nn.Module) -> None:
-        self._network = copy.deepcopy(network).eval().requires_grad_(False)
+        self._network = copy.deepcopy(network).float().eval().requires_grad_(False)
         for module in self._network.modules():  # as a client trains: each batch by its own statistics
             if isinstance(module, nn.modules.batchnorm._BatchNorm):
                 module.train()
         self._real = _tensors(self._network)
-        self._hollow = copy.deepcopy(self._network).to("meta").eval()
 
     def steps(self, shape: tuple[int, ...]) -> list[Step]:
-        """Every product with a weight, in order, for images of this shape. Nothing is computed."""
-        images = torch.empty(PROBES, *shape, device="meta")
-        return self._run(self._hollow, images, self._watch(self._hollow)).steps
+        """Every product with a weight, in order, for images of this shape."""
+        return self._run(self._network, torch.zeros(PROBES, *shape), self._watch(self._network)).steps
 
     def inputs(self, images: Tensor, wanted: Collection[str]) -> dict[str, Tensor]:
         """What the named layers see of these images, (samples, inputs)."""

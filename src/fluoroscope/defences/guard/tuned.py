@@ -24,7 +24,7 @@ def tuned(layer: Layer) -> list[Reason]:
 
 def _trap(layer: Layer) -> list[Reason]:
     """Boenisch et al. 2021: in every row half the weights are negative, and the positive ones a little smaller."""
-    rows = sample(layer.weight)
+    rows = sample(layer.weight, layer.seed)
     weights = (rows != 0).sum(dim=1)
     if float(weights.double().median()) < 0.5 * rows.shape[1] or float(weights.double().min()) < 8:
         return []  # pruned
@@ -58,7 +58,7 @@ def _mean(values: Tensor) -> Tensor:
 
 def _one_sided(layer: Layer) -> list[Reason]:
     """Weights that were turned negative one by one: none above zero, yet many right below it."""
-    values = sample(layer.weight).flatten()
+    values = sample(layer.weight, layer.seed).flatten()
     values = values[values != 0]
     if len(values) < SHORTEST * FEWEST:
         return []
@@ -86,7 +86,11 @@ def _biases(layer: Layer) -> list[Reason]:
         return []
     found = min((_prediction(layer, seen) for seen in layer.seen), key=lambda f: f[1])
     explained, slope = found
-    if explained < EXPLAINED or slope > OPPOSED or concentration(layer.weight, directions=1) > PARALLEL:
+    if (
+        explained < EXPLAINED
+        or slope > OPPOSED
+        or concentration(layer.weight, directions=1, seed=layer.seed) > PARALLEL
+    ):
         return []  # of parallel rows anything can be predicted
     return [
         Reason(

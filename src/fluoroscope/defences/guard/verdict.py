@@ -39,25 +39,37 @@ class Verdict:
     reasons: tuple[Reason, ...]
     seconds: float
     ran: bool
-    """Whether images went through the network; a bare state of unknown architecture is judged by its weights."""
+    """Whether a batch went through the network and its gradient came back; without, what it does was not judged."""
+    measured: Mapping[str, float] = field(default_factory=dict)
+    """What was measured of the model, without any image: what `History` keeps from round to round."""
 
     @property
     def refused(self) -> bool:
         return any(reason.severity == "refuse" for reason in self.reasons)
 
     @property
+    def accepted(self) -> bool:
+        """It ran, and nothing speaks against it. A model that could not be run is neither refused nor accepted."""
+        return self.ran and not self.refused
+
+    @property
     def summary(self) -> str:
         """One line: the verdict and the sentences that led to it."""
-        if not self.refused:
-            return "accepted: nothing in this model looks crafted."
-        return "refused: " + " ".join(r.sentence for r in self.reasons if r.severity == "refuse")
+        if self.refused:
+            return "refused: " + " ".join(r.sentence for r in self.reasons if r.severity == "refuse")
+        if not self.ran:
+            why = " ".join(r.sentence for r in self.reasons if r.check == "not judged")
+            return f"not judged: its weights show nothing, but it could not be run. {why}".strip()
+        return "accepted: nothing in this model looks crafted."
 
     def plain(self) -> dict[str, Any]:
         """For JSON."""
         return {
             "refused": self.refused,
+            "accepted": self.accepted,
             "digest": self.digest,
             "seconds": self.seconds,
             "ran": self.ran,
+            "measured": dict(self.measured),
             "reasons": [reason.plain() for reason in self.reasons],
         }
