@@ -151,12 +151,14 @@ def test_images_of_numpy_and_none_at_all(images):
     assert [verdict.ran for verdict in verdicts] == [True, True]
 
 
-def test_bytes_are_brought_to_the_range_of_images():
+def test_bytes_are_brought_to_the_range_of_images(monkeypatch):
     """255 is white: the verdict is that on the same images between 0 and 1."""
+    monkeypatch.setattr("secrets.randbits", lambda bits: 7)  # what the guard draws is the same for both
     pixels, verdicts = np.random.default_rng(0).integers(0, 256, (6, 1, 28, 28), dtype=np.uint8), []
     for images in (pixels, pixels.astype(np.float32) / 255):
         answered(guard_mod(AGREED.build(), images, told=verdicts.append), message(AGREED.build(seed=5).state_dict()))
     assert verdicts[0].reasons == verdicts[1].reasons
+    assert verdicts[0].measured == verdicts[1].measured
 
 
 def test_an_agreed_network_that_is_wrapped_itself():
