@@ -49,10 +49,7 @@ def test_the_worst_counts_and_what_was_not_tested_takes_the_a():
         (cell("reconstruction", told_apart={"value": 0.125, "chance": 0.125}), 0.0),
         (cell("reconstruction", told_apart={"value": 0.05, "chance": 0.125}), 0.0),
         # one sure guess of 8 patients is an eighth of them
-        (
-            cell("reconstruction", told_apart={"value": 1, "chance": 0.5}, found={"value": 1}, images={"value": 8}),
-            1 / 8,
-        ),
+        (cell("reconstruction", told_apart={"value": 1, "chance": 0}, found={"value": 1}, images={"value": 8}), 1 / 8),
         (cell("membership", auc={"value": 0.75, "chance": 0.5}), 0.5),
         (cell("source", accuracy={"value": 0.5, "chance": 0.25}), 1 / 3),
         (cell("label-counts", gain={"value": 0.1}, error_public={"value": 0.4}), 0.25),
