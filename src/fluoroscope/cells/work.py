@@ -7,6 +7,7 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
@@ -30,8 +31,7 @@ def not_importable(why: object) -> Misconfigured:
     return Misconfigured(f"a worker cannot import the cell ({why}): install the package that has it there.")
 
 
-@dataclass(frozen=True)
-class Job:
+class Job(NamedTuple):
     """A cell that is not finished yet, and where it works."""
 
     name: str

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from fluoroscope.findings import Audit, Cell, Score
 from fluoroscope.findings.metrics import metric_of
@@ -15,16 +15,14 @@ _NAMED_BY = ("client", "attack", "round")
 Key = tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Side:
+class Side(NamedTuple):
     """A score in one of the audits, and where it stands in its findings."""
 
     score: Score
     pointer: str
 
 
-@dataclass(frozen=True)
-class Change:
+class Change(NamedTuple):
     """One score in both audits."""
 
     cell: dict[str, Any]

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from markupsafe import Markup
 
@@ -32,8 +33,7 @@ class Card:
         return self.stopped_by == GUARD
 
 
-@dataclass(frozen=True)
-class Rated:
+class Rated(NamedTuple):
     """A threat under one setting."""
 
     grade: Grade

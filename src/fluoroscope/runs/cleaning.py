@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 from fluoroscope.atomic_write import sync
 from fluoroscope.errors import BadInput, FluoroscopeError
@@ -14,8 +15,7 @@ from fluoroscope.runs.kinds import FEDERATION, GOING, INSIDE, RunKind, kind_of
 from fluoroscope.runs.manifest import read_manifest, renew, save
 
 
-@dataclass(frozen=True)
-class Going:
+class Going(NamedTuple):
     """One file or folder that is removed."""
 
     path: Path

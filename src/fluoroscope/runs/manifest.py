@@ -29,7 +29,7 @@ Command = Literal["federate", "audit", "calibrate", "study"]
 
 @dataclass(frozen=True)
 class FileDigest:
-    """What a file was when the run was finished."""
+    """What a file was when the run was finished: its SHA-256 in hexadecimal, and its size."""
 
     sha256: str
     bytes: int
@@ -40,6 +40,7 @@ class Signature:
     """Whose run it is: of the digest, by a key that is not in the folder."""
 
     algorithm: Literal["ed25519", "hmac-sha256"]
+    """A private key's, or a secret's that signer and verifier share."""
     key: str
     """Which public key confirms it, by the start of its SHA-256; empty for a shared secret."""
     value: str

@@ -1,8 +1,8 @@
 """Pages and the parts of them that change, as HTML; nothing that is put in can become markup."""
 
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from typing import NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -29,8 +29,7 @@ STATIC = {
 }
 
 
-@dataclass(frozen=True)
-class Group:
+class Group(NamedTuple):
     """Runs that stand alike."""
 
     state: str

@@ -23,7 +23,9 @@ class Standing:
 
     run: Run
     state: State
+    """As far as its files tell; a process that is gone has stopped."""
     fraction: float = 0.0
+    """Of the work that is done, from 0 to 1."""
     what: str = ""
     """What is being done, or why nothing is."""
     seconds_left: float | None = None

@@ -4,6 +4,7 @@ import copy
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -28,12 +29,13 @@ SLIDING = 8
 """Images that are enough where every layer adds up over places."""
 
 
-@dataclass(frozen=True)
-class Leak:
+class Leak(NamedTuple):
     """What one product gives away."""
 
     inputs: int
+    """Values that a row of it reads."""
     units: int
+    """Rows."""
     held: float
     """How far what it reads holds the picture: 1 for the picture itself, 0 for a few pooled features."""
     shares: Mapping[int, Reading]
@@ -44,10 +46,9 @@ class Leak:
 
 @dataclass(frozen=True)
 class Profile:
-    """A network on one batch."""
+    """A network on one batch: `leaks` stand by the arrays that the weights of a product are made of."""
 
     leaks: Mapping[str, Leak]
-    """By the arrays that the weights are made of."""
     owned: float
     """The largest share that one image has of the energy that reaches the first product."""
     passed: float
@@ -257,7 +258,7 @@ def most(profiles: Sequence[Profile]) -> Profile:
         for size in leak.shares:
             each = [other.shares[size] for other in beside if size in other.shares]
             shares[size] = Reading(max(r.alone for r in each), max(r.apart for r in each), max(r.rows for r in each))
-        leaks[name] = replace(leak, shares=shares, tokens=max(other.tokens for other in beside))
+        leaks[name] = leak._replace(shares=shares, tokens=max(other.tokens for other in beside))
     return replace(profiles[0], leaks=leaks, owned=max(other.owned for other in profiles))
 
 
