@@ -45,6 +45,11 @@ def test_where_nothing_leaks_there_is_nothing_to_calibrate(run):
     words = fluoroscope(*command, cwd=run)
     assert "there is nothing to calibrate, and nothing was shown to be safe" in " ".join(words.stdout.split())
     assert sorted((run / "run" / "calibration" / "tried").iterdir()) == kept, "nothing is attacked twice"
+    checked = fluoroscope("records", "run", "--verify", cwd=run)
+    assert "calibration: every file is whole" in checked.stdout
+    (run / "run/calibration/calibration.json").write_text("{}")
+    damaged = fluoroscope("records", "run", "--verify", cwd=run)
+    assert (damaged.returncode, "in calibration, damaged: calibration.json" in damaged.stderr) == (2, True)
 
 
 @pytest.mark.slow

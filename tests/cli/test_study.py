@@ -44,6 +44,20 @@ def test_a_person_gets_the_table_with_the_papers_numbers(counting, tmp_path):
 
 
 @pytest.mark.slow  # tests/cells does the same with cells that cost less to import
+def test_studies_are_verified_and_cleaned(counting, tmp_path):
+    fluoroscope("study", "run", counting.name, "--out", "out", cwd=tmp_path)
+    listed = json.loads(fluoroscope("records", "out", "--verify", "--json", cwd=tmp_path).stdout)
+    there = {str(path.relative_to(tmp_path / "out")) for path in (tmp_path / "out").rglob("*") if path.is_file()}
+    assert (listed["files"], listed["not_covered"]) == (len(there) - 1, [])
+    assert any(name.startswith("cells/") for name in there)
+    fluoroscope("study", "run", counting.name, "--out", "out", cwd=tmp_path)
+    assert fluoroscope("clean", "out", "--yes", cwd=tmp_path).returncode == 0
+    left = {str(path.relative_to(tmp_path / "out")) for path in (tmp_path / "out").rglob("*") if path.is_file()}
+    assert {"t/counting/findings.json", "t/counting/table.md"} <= left
+    assert not [name for name in left if name.startswith("cells/") or "figure" in name]
+    assert fluoroscope("records", "out", "--verify", cwd=tmp_path).returncode == 0
+
+
 def test_workers_and_their_number_change_nothing(counting, tmp_path):
     rows = []
     for workers in (1, 2):

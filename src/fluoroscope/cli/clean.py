@@ -36,7 +36,7 @@ def add_to(app: typer.Typer) -> None:
         from fluoroscope.runs.cleaning import cleaning_of
 
         found = cleaning_of(folder)
-        told = [_plain(each, folder) for each in found]
+        told, pages = [_plain(each, folder) for each in found], [each.page for each in found if each.page is not None]
         if yes:
             for each in reversed(found):  # the runs inside it first: the outer one is how they are found
                 delete(each, write_report)
@@ -61,6 +61,10 @@ def add_to(app: typer.Typer) -> None:
         for run in told:
             page = f"; {run['page']} is written without images" if run["page"] else ""
             console.say(f"{run['run']}: {run['kind']}; stays: {', '.join(run['stays'])}{page}.")
+        for lost in [each for each in pages if not each.exists()] if yes else ():
+            console.say(
+                f"{lost} could not be written without images, so it is gone too: `fluoroscope report` says why."
+            )
         if yes:
             console.say(f"{files} files ({size / 1e6:.1f} MB) were removed.")
         elif rows:

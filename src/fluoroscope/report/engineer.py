@@ -144,7 +144,7 @@ def _galleries(view: View) -> Section | None:
     cells = [placed for placed in view.done(*KINDS) if placed[1].gallery]
     if not cells:
         return None
-    if not (view.audit.folder / "gallery").exists():
+    if not view.has_images:
         return Section(view.words.plain("section.galleries"), view.words.say("section.galleries_gone"), [Galleries([])])
     text = view.words.say("section.galleries_words")
     if view.blur:

@@ -34,7 +34,7 @@ def strip(view: View, label: str) -> Strip | None:
         for place, cell in view.done("reconstruction", "crafted-model")
         if cell.defence == label and cell.gallery and all(shown.prior for shown in cell.gallery)
     ]
-    if not cells:
+    if not cells or not view.has_images:
         return None
     server = [placed for placed in cells if placed[1].kind == "reconstruction"]
     _, cell = max(server or cells, key=lambda placed: gained(placed[1]) or 0.0)

@@ -30,6 +30,11 @@ class View:
     def defences(self) -> list[str]:
         return [defence.label for defence in self.audit.findings.defences]
 
+    @property
+    def has_images(self) -> bool:
+        """Whether the gallery came along: `clean` removes it, and findings can be sent without it."""
+        return (self.audit.folder / "gallery").exists()
+
     def done(self, *kinds: Kind) -> list[Placed]:
         """Cells of these kinds that have a result, those of one defence together."""
         found = [(i, c) for i, c in enumerate(self.audit.findings.cells) if c.kind in kinds and c.status == "done"]
