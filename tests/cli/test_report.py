@@ -28,7 +28,7 @@ def test_report_writes_the_page(home):
     done = fluoroscope("report", "a", "--out", "pages/a.html", "--json", cwd=home)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == {"page": "pages/a.html"}
-    assert "What was found" in (home / "pages/a.html").read_text(encoding="utf-8")
+    assert "Is it safe?" in (home / "pages/a.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.skipif(find_browser() is None, reason="no Chromium here")
