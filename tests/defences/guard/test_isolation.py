@@ -144,6 +144,15 @@ def test_a_profile_is_repeatable_changes_nothing_and_a_twin_is_fresh():
     assert not torch.equal(twin(ready)[1].weight, ready[1].weight)
 
 
+def test_no_threshold_of_a_model_is_left_in_its_twin():
+    model = Odd("linear")
+    model.shift, model.scale = nn.Parameter(torch.linspace(-9, 0, 6)), nn.Parameter(torch.ones(6))
+    fresh = twin(prepared(model))
+    assert not fresh.shift.any()
+    assert torch.equal(fresh.scale, torch.ones(6))
+    assert not torch.equal(fresh.w, model.w)
+
+
 def test_few_images_get_stand_ins_beside_them_in_any_number_of_dimensions():
     for shape in ((30,), (2, 40), (1, 8, 8), (1, 6, 8, 8)):
         few = batch(torch.rand(3, *shape, generator=rng()))

@@ -55,7 +55,7 @@ def _reading(found: Profile, twin: Other, agreed: Other) -> list[Reason]:
         gap
         for gap in gaps(found, twin())
         if (_plain(gap, found.images, known) and above[gap.place] >= BEYOND_AGREED)
-        or (gap.sparse and above[gap.place] >= SPARSE_BEYOND)
+        or (gap.sparse and above[gap.place] >= SPARSE_BEYOND and (known is not None or gap.clear == 1))
     ]
     if beside:
         worst = max(beside, key=lambda gap: gap.beyond)
@@ -73,7 +73,7 @@ def _plain(gap: "Gap", images: int, agreed: Profile | None) -> bool:
     """Beyond a twin by more than training moves it; where nothing is agreed, small batches say too little."""
     if agreed is not None:
         return gap.beyond >= BEYOND_TWIN
-    return gap.beyond >= BEYOND_TWIN_ALONE and gap.images >= min(SPARSE_BATCH, images)
+    return gap.clear * gap.beyond >= BEYOND_TWIN_ALONE and gap.images >= min(SPARSE_BATCH, images)
 
 
 @dataclass(frozen=True)
@@ -85,6 +85,7 @@ class Gap:
     other: float
     rows: float
     other_rows: float
+    clear: float = 1.0
 
     @property
     def layer(self) -> str:
@@ -112,8 +113,8 @@ def gaps(found: Profile, other: Profile | None) -> list[Gap]:
         base = other.leaks.get(name) if other is not None else None
         for images, reading in leak.shares.items():
             same = (base.shares.get(images) if base is not None else None) or NOTHING
-            made.append(Gap((name, images, "alone"), reading.alone, same.alone, reading.rows, same.rows))
-            made.append(Gap((name, images, "apart"), reading.apart, same.apart, reading.rows, same.rows))
+            made.append(Gap((name, images, "alone"), reading.alone, same.alone, reading.rows, same.rows, leak.clear))
+            made.append(Gap((name, images, "apart"), reading.apart, same.apart, reading.rows, same.rows, leak.clear))
     return made
 
 

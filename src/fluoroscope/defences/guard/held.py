@@ -7,6 +7,8 @@ from torch import Tensor
 LINEAR_READING = 0.9
 """Share of a picture's shape that a linear readout recovers, from which on the picture counts as held."""
 SMALL_PICTURE = 8
+ENOUGH_VALUES = 400
+"""Of a small picture that somebody would recognise; or a quarter of the pixels, where they are few."""
 
 
 def varies(given: Tensor) -> bool:
@@ -22,8 +24,17 @@ def holds(given: Tensor, picture: Tensor | None) -> float:
     if picture is None:
         return 1.0
     informative = int((given.std(dim=0) > 0).sum())
-    low = 0.4 if informative >= picture[0].numel() / 2 else 0.8
+    pixels = picture[0].numel()
+    low = 0.4 if informative >= pixels / 2 else 0.8
     return min(1.0, max(0.0, (readout(given, picture) - low) / (LINEAR_READING - low)))
+
+
+def recognisable(given: Tensor, picture: Tensor | None) -> float:
+    """How far the values that differ between images are enough to recognise somebody by: 0 to 1."""
+    if picture is None:
+        return 1.0
+    informative = int((given.std(dim=0) > 0).sum())
+    return min(1.0, informative / min(picture[0].numel() / 4, ENOUGH_VALUES))
 
 
 def readout(given: Tensor, picture: Tensor) -> float:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from fluoroscope.defences.guard.backward import Product, Watch, products, watched
 from fluoroscope.defences.guard.batches import Batch
-from fluoroscope.defences.guard.held import holds, varies
+from fluoroscope.defences.guard.held import holds, recognisable, varies
 from fluoroscope.defences.guard.isolation import NOTHING, Reading, read, tokens
 from fluoroscope.defences.guard.losses import losses, sizes
 from fluoroscope.rng import generator
@@ -42,6 +42,8 @@ class Leak(NamedTuple):
     """For batches of so many images, what can be read of them, times `held`."""
     tokens: float = 0.0
     """Share of the rows in which one token, or patch, stands alone."""
+    clear: float = 1.0
+    """Whether what is read has enough values to recognise somebody by."""
 
 
 @dataclass(frozen=True)
@@ -196,7 +198,8 @@ def _leak(product: Product, picture: Tensor | None, images: int, rng: torch.Gene
     if inputs < LEAST or held == 0 or not varies(given):
         return None
     rows = distinct([gradient.flatten(1) for gradient in product.gradients if gradient.shape[1] == 1])
-    return Leak(inputs, units, held, drawn(rows, given, images, rng, held))
+    clear = 1.0 if product.pixels else recognisable(given, picture)
+    return Leak(inputs, units, held, drawn(rows, given, images, rng, held), clear=clear)
 
 
 def drawn(
@@ -274,5 +277,7 @@ def twin(network: nn.Module, seed: int = 0) -> nn.Module:
                 continue
             for value in module.parameters(recurse=False):
                 if value.ndim > 1:
-                    value.data.normal_(0, value[0].numel() ** -0.5)
+                    value.data.normal_(0, max(value[0].numel(), 1) ** -0.5)
+                elif value.numel():  # thresholds may sit here: a scale starts at one, a shift at zero
+                    value.data.fill_(1.0 if float(value.detach().median()) > 0.5 else 0.0)
     return made
