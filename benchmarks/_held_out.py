@@ -1,4 +1,4 @@
-"""Families of crafted models that were put aside: the guard's thresholds were set without them."""
+"""Families of crafted models that were put aside while the guard's limits were first set; later changes knew them."""
 
 import copy
 from collections.abc import Iterator

@@ -2,7 +2,7 @@
 
 A crafted model counts only if it leaks, measured on a batch by its maker's own reading. Each is judged with the agreed
 network and the client's own images, and without anything agreed. Honest ones are judged with and without it too.
-`GUARD_EVERY=7 python -m benchmarks guard` takes every seventh of them.
+`GUARD_EVERY=7 GUARD_SEED=5 python -m benchmarks guard` takes every seventh of them, of another seed.
 """
 
 import os
@@ -31,8 +31,8 @@ from fluoroscope.defences.guard.stand_ins import stand_ins
 from fluoroscope.scores.intervals import wilson
 
 SOURCES = {(1, 28): "phantom/chest", (3, 32): "phantom/fundus", (1, 32): "phantom/brain"}
-SEED = 777
-"""The guard's thresholds were set on models of other seeds."""
+SEED = int(os.environ.get("GUARD_SEED", "777"))
+"""The guard's limits were mended on models of seed 777: another one gives models that nothing was set on."""
 OWN = 64
 
 
