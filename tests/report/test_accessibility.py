@@ -18,14 +18,6 @@ MEGABYTES, SECONDS = 3.0, 2.0
 
 
 @pytest.fixture(scope="module")
-def chromium():
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=find_browser(), args=["--no-sandbox"])
-        yield browser
-        browser.close()
-
-
-@pytest.fixture(scope="module")
 def pages(audit, patients, tmp_path_factory):
     folder = tmp_path_factory.mktemp("axe")
     return {

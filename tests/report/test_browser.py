@@ -33,14 +33,6 @@ LEAST_CONTRAST = """() => {
 
 
 @pytest.fixture(scope="module")
-def chromium():
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=find_browser(), args=["--no-sandbox"])
-        yield browser
-        browser.close()
-
-
-@pytest.fixture(scope="module")
 def address(audit, tmp_path_factory):
     return write_report(audit, out=tmp_path_factory.mktemp("browser") / "report.html").as_uri()
 

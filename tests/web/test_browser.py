@@ -12,14 +12,6 @@ pytestmark = pytest.mark.skipif(find_browser() is None, reason="no Chromium here
 
 
 @pytest.fixture(scope="module")
-def chromium():
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=find_browser(), args=["--no-sandbox"])
-        yield browser
-        browser.close()
-
-
-@pytest.fixture(scope="module")
 def server(folder):
     with serving(folder) as made:
         yield made

@@ -166,8 +166,9 @@ def test_a_model_that_only_comes_to_be_evaluated_is_refused_as_any_other(door, w
     door.admits = WITHHOLD
     made = task_context()
     made.set_prop(FLContextKey.TASK_NAME, AppConstants.TASK_VALIDATION, private=True, sticky=False)
-    why(Guard("appetite.toml"), message(GLOBAL), made)
-    why(Meter("appetite.toml"), message({"accuracy": 0.9}, DataKind.METRICS), made)
+    assert why(Guard("appetite.toml"), message(GLOBAL), made)
+    assert why(Meter("appetite.toml"), message({"accuracy": 0.9}, DataKind.METRICS), made)
+    assert not door.left
 
 
 def test_a_warning_passes(door, fl_ctx):
