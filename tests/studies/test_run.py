@@ -42,6 +42,15 @@ def test_cells_are_shared_by_studies_and_not_by_seeds_or_data(study, tmp_path):
     assert {row["data"] for row in rows} == {"phantom/brain"}
 
 
+def test_rows_name_images_and_not_where_they_lie(study, tmp_path):
+    images = tmp_path / "images"
+    images.mkdir()
+    found = run(study, "small", 0, f"folder:{images}", tmp_path / "out")
+    assert {row["data"] for row in found.rows} == {"folder:images"}
+    files = write_findings(found, tmp_path / "out")
+    assert not any(str(tmp_path) in files[name].read_text(encoding="utf-8") for name in ("findings", "table"))
+
+
 def test_a_cell_is_another_when_its_attack_or_its_files_change(tmp_path, monkeypatch):
     folder = tmp_path / "images"
     folder.mkdir()

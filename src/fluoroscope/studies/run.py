@@ -7,10 +7,11 @@ from typing import Any
 from fluoroscope import strict_json
 from fluoroscope.atomic_write import make_folder, make_run_folder, write_text
 from fluoroscope.cells import LOCAL, ONE_BY_ONE, Engine, OnProgress, run_cells
+from fluoroscope.federation.data_plan import shown_source
 from fluoroscope.progress_file import progress_in
 from fluoroscope.report.figures import write
 from fluoroscope.runs.manifest import forget_manifest
-from fluoroscope.studies.study import Row, Rows, Size, Study
+from fluoroscope.studies.study import Row, Rows, Settings, Size, Study
 from fluoroscope.studies.table import markdown
 
 _KEPT = ("cells", "checkpoints", "federations", "learned", "shadows")
@@ -71,10 +72,16 @@ def run(
 
         outcomes = run_cells(grid, seed, out, engine or (LOCAL if study.parallel else ONE_BY_ONE), tell)
     rows = [
-        Row(cell.settings, outcome.result, study.paper(cell.settings), outcome.seconds, outcome.failed)
+        Row(_shown(cell.settings), outcome.result, study.paper(cell.settings), outcome.seconds, outcome.failed)
         for cell, outcome in zip(grid, outcomes, strict=True)
     ]
     return Findings(study, size, seed, rows)
+
+
+def _shown(settings: Settings) -> Settings:
+    """With the images by name: where they lie names a user and a server, and tables are sent around."""
+    data = settings.get("data")
+    return {**settings, "data": shown_source(data)} if isinstance(data, str) else settings
 
 
 def write_findings(findings: Findings, out: Path) -> dict[str, Path]:
