@@ -156,6 +156,20 @@ def honest(aux: dict[tuple[int, int], Tensor], seed: int = 0) -> Iterator[Case]:
         yield Case(kind, model, model)
 
 
+def grown(aux: dict[tuple[int, int], Tensor], seed: int = 0) -> Iterator[Case]:
+    """Trained ones beside the network that they started from, as where a client agreed on an architecture alone."""
+    for c, size in aux:
+        images = aux[c, size]
+        starts = strangers(c, size, seed) | {name: Architecture(name, c, 4, size).build(seed) for name in QUICK}
+        for name, start in starts.items():
+            with torch.no_grad():
+                classes = start(images[:2]).shape[1]
+            for optimiser, lr in (("sgd", 0.05), ("momentum", 0.01), ("adam", 1e-3)):
+                for step, model in trained(start, images, classes, optimiser, lr, seed):
+                    if step in (5, 50):
+                        yield Case(f"{step} steps of {optimiser}/{name}", model, start)
+
+
 def _honest(aux: dict[tuple[int, int], Tensor], seed: int) -> Iterator[tuple[str, nn.Module]]:
     shapes = list(aux)
     for i, name in enumerate(MODELS):

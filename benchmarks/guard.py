@@ -22,7 +22,7 @@ from benchmarks._baselines import d_snr
 from benchmarks._crafted import Case
 from benchmarks._crafted_inside import crafted
 from benchmarks._held_out import held_out
-from benchmarks._honest import honest, noised, pruned, quantised
+from benchmarks._honest import grown, honest, noised, pruned, quantised
 from benchmarks._leaking import LITTLE, leaks
 from benchmarks._monai import class_prior, lora_merged, monai, odd
 from fluoroscope.data import Request, load
@@ -173,6 +173,22 @@ def alarms(name: str, models: Iterable[tuple[str, nn.Module, Tensor]]) -> tuple[
     return wrong["alone"].total(), count
 
 
+def beside_start(aux: dict[tuple[int, int], Tensor]) -> None:
+    """Print which trained models were refused, where what was agreed is the network before it was trained."""
+    wrong, count = Counter(), 0
+    for case in islice(grown(aux, SEED), 0, None, every()):
+        images = fitting(case.model, aux)
+        if images is None:
+            continue
+        count += 1
+        wrong[case.kind] += inspect(case.model.state_dict(), case.agreed, images[-OWN:]).refused
+    refused = wrong.total()
+    print(
+        f"trained, start agreed: false alarms {refused} of {count} {_between(wilson(refused, count))} {dict(+wrong)}",
+        flush=True,
+    )
+
+
 def _between(interval: object) -> str:
     return "" if interval is None else f"({interval.low:.1%} to {interval.high:.1%})"
 
@@ -219,6 +235,7 @@ def main() -> None:
     misses("adaptive", adaptive(aux), aux)
     misses("published and disguised", crafted(aux, SEED), aux)
     found = [alarms("MONAI and odd parts", hospitals(aux)), alarms("plain and registered", others(aux))]
+    beside_start(aux)
     wrong, count = sum(w for w, _ in found), sum(n for _, n in found)
     print(f"honest in all: {wrong} of {count} refused {_between(wilson(wrong, count))}")
 
