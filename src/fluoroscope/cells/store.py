@@ -4,7 +4,6 @@ A cell is known by its settings, its attack, the seed and, where its images are 
 another cell. The JSON is written last, so a kill leaves whole cells only.
 """
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -43,7 +42,7 @@ class CellStore:
         if not numbers.exists():
             return None
         try:
-            read = json.loads(numbers.read_text())
+            read = strict_json.loads(numbers.read_text())
             tensors = load_file(images) if images.exists() else {}
             return Result(read["measures"], read["curves"], tensors, read.get("notes", {})), float(read["seconds"])
         except (OSError, ValueError, KeyError, SafetensorError) as problem:

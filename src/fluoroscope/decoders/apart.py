@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from fluoroscope import strict_json
 from fluoroscope.decoders.decoded import Arrays
 from fluoroscope.decoders.limits import MOST_PIXELS, most_memory, most_seconds
 from fluoroscope.errors import BadInput
@@ -89,7 +90,13 @@ class _Worker:
             self._process.stdin.write(json.dumps(question).encode() + b"\n")
             self._process.stdin.flush()
             return self._answer()
-        except (OSError, ValueError, KeyError, TypeError):  # it died, or its decoder wrote into what it says
+        except (
+            OSError,
+            ValueError,
+            KeyError,
+            TypeError,
+            OverflowError,
+        ):  # it died, or its decoder wrote into what it says
             return None
         except BaseException:  # Ctrl-C: what it would answer is nobody's any more
             self.end()
@@ -102,11 +109,11 @@ class _Worker:
         line = self._process.stdout.readline(_LONGEST_ANSWER)
         if not line.endswith(b"\n"):
             return None
-        said = json.loads(line)
+        said = strict_json.loads(line)
         if "reason" in said:
             return str(said["reason"])
         images = [self._image(shape) for shape in said["shapes"]]
-        return Arrays(tuple(images), said["patient"], said["site"])
+        return Arrays(tuple(images), _word(said["patient"]), _word(said["site"]))
 
     def _image(self, shape: list[int]) -> np.ndarray[Any, np.dtype[np.float32]]:
         assert self._process.stdout is not None
@@ -180,6 +187,13 @@ class _Processes:
 
 _PROCESSES = _Processes()
 atexit.register(_PROCESSES.end)
+
+
+def _word(said: object) -> str | None:
+    """The name of a patient or of a site; what a decoder says is as little believed as its file."""
+    if said is not None and not isinstance(said, str):
+        raise TypeError("a name is text")
+    return said
 
 
 def _signal(number: int) -> str:

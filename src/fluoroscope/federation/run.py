@@ -1,7 +1,6 @@
 """Run a planned federation on one of the engines; the apps and the result are the same on each."""
 
 import hashlib
-import json
 import logging
 import os
 import tempfile
@@ -14,7 +13,7 @@ from filelock import BaseFileLock, FileLock
 from flwr.app import Context, Message, MessageType
 from flwr.serverapp import Grid, ServerApp
 
-from fluoroscope import process_tuning
+from fluoroscope import process_tuning, strict_json
 from fluoroscope.atomic_write import is_private, make_folder
 from fluoroscope.federation.client import client_app
 from fluoroscope.federation.grid import InProcessGrid
@@ -74,7 +73,7 @@ def _finished(plan: Plan, store: RecordStore) -> bool:
     if header.plan != plan.model_dump(mode="json") or header.versions != versions():
         return False
     try:
-        done = json.loads(result.read_text())["rounds"]
+        done = strict_json.loads(result.read_text())["rounds"]
     except (OSError, ValueError, LookupError, TypeError, RecursionError):  # damaged: it is made again
         return False
     if isinstance(done, bool) or not isinstance(done, int) or not 0 <= done <= plan.rounds:
