@@ -3,18 +3,22 @@
 import random
 import re
 import shutil
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from fluoroscope.errors import FluoroscopeError
-from tests.fuzz.forked import MEMORY, SECONDS, Ended, forked
+from tests.fuzz.forked import MEMORY, SECONDS, Ended, Limits, all_forked, forked
 from tests.fuzz.mutate import mutated
 from tests.fuzz.targets import TARGETS, Target
 
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\x80-\x9f]")
 """What could rewrite the terminal of whoever looks at an error."""
 _LONGEST = 4000
+_TOGETHER = 20
+"""Inputs per process: to fork one that has torch in it costs as much as most readers do."""
 
 
 @dataclass(frozen=True)
@@ -32,26 +36,44 @@ class Tried:
         return len(self.files)
 
 
-def inputs(seed: int, number: int, materials: Path) -> tuple[Target, dict[str, bytes]]:
+def inputs(
+    seed: int, number: int, materials: Path, targets: Sequence[Target] = TARGETS
+) -> tuple[Target, dict[str, bytes]]:
     """The input of this number: which reader, and its files that are others."""
     draw = random.Random(f"{seed} {number}")
-    target = draw.choices(TARGETS, [target.share / target.at_once for target in TARGETS])[0]
+    target = draw.choices(targets, [target.share / target.at_once for target in targets])[0]
     base = materials / target.folder
     known = sorted(path for pattern in target.files for path in base.rglob(pattern) if path.is_file())
     chosen = draw.sample(known, min(target.at_once, len(known)))
     return target, {str(p.relative_to(base)): mutated(p.name, p.read_bytes(), draw) for p in chosen}
 
 
-def tried(target: Target, number: int, files: dict[str, bytes], materials: Path, scratch: Path) -> Tried:
-    """Read it in a process of its own."""
+def tried(
+    target: Target,
+    number: int,
+    files: dict[str, bytes],
+    materials: Path,
+    scratch: Path,
+    spoil: Callable[[Path], object] = lambda here: None,
+) -> Tried:
+    """Read it in a process of its own; `spoil` does to the folder what a file alone cannot say."""
+    here = _laid_out(target, number, files, materials, scratch)
+    spoil(here)
+    return _judged(target, number, files, here, forked(lambda: _read(target, here), here))
+
+
+def _laid_out(target: Target, number: int, files: dict[str, bytes], materials: Path, scratch: Path) -> Path:
     here = scratch / f"{number:06d}"
     shutil.copytree(materials / target.folder, here)
     for name, content in files.items():
         (here / name).write_bytes(content)
-    ended = forked(lambda: _read(target, here), here)
+    return here
+
+
+def _judged(target: Target, number: int, files: dict[str, bytes], here: Path, ended: Ended) -> Tried:
     went_to_work = target.works is not None and (here / target.works).exists()
     found = Tried(target, number, files, ended, wrong(ended, target, went_to_work))
-    for path in (here, *scratch.glob(f"{here.name}.*")):
+    for path in (here, *here.parent.glob(f"{here.name}.*")):
         shutil.rmtree(path, ignore_errors=True)
         if path.is_file():
             path.unlink()
@@ -62,8 +84,6 @@ def _read(target: Target, here: Path) -> None:
     try:
         target.read(here)
     except FluoroscopeError as problem:  # of a reader that is no command
-        import sys
-
         print(f"error: {problem}", file=sys.stderr)
         raise SystemExit(problem.exit_code) from problem
 
@@ -94,12 +114,17 @@ def wrong(ended: Ended, target: Target, went_to_work: bool = False) -> str:
     return ""
 
 
-def fuzz(seed: int, count: int, materials: Path, scratch: Path, start: int = 0) -> Iterator[Tried]:
-    """So many inputs, one after another."""
+def fuzz(
+    seed: int, count: int, materials: Path, scratch: Path, start: int = 0, targets: Sequence[Target] = TARGETS
+) -> Iterator[Tried]:
+    """So many inputs, one after another; some share a process until one ends it."""
     done, number = 0, start
     while done < count:
-        target, files = inputs(seed, number, materials)
-        found = tried(target, number, files, materials, scratch)
-        done += found.inputs
-        number += 1
-        yield found
+        drawn = [(number + i, *inputs(seed, number + i, materials, targets)) for i in range(_TOGETHER)]
+        number += _TOGETHER
+        places = [_laid_out(target, n, files, materials, scratch) for n, target, files in drawn]
+        reads = [partial(_read, target, here) for (_, target, _), here in zip(drawn, places, strict=True)]
+        ends = all_forked(reads, places, Limits())
+        for (n, target, files), here, ended in zip(drawn, places, ends, strict=True):
+            done += len(files)
+            yield _judged(target, n, files, here, ended)

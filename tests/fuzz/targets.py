@@ -4,14 +4,19 @@ import io
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
+
+import click
+import typer
 
 from fluoroscope import strict_json
 from fluoroscope.attacks.common.checkpoint import Checkpoint
 from fluoroscope.calibration.kept import Tried
 from fluoroscope.cells.store import CellStore
-from fluoroscope.cli import main
+from fluoroscope.cli import app
+from fluoroscope.cli.app import program
 from fluoroscope.decoders.apart import _Worker
 from fluoroscope.errors import BadInput
 from fluoroscope.progress_file import read_progress
@@ -41,10 +46,18 @@ class Target:
     """Exit codes that mean something beside 0 (still good) and 2 (a sentence)."""
     works: str | None = None
     """What is there once the input was accepted and the command went to work, which may take long."""
-    share: int = 4
+    share: float = 4
     """Of all inputs."""
     at_once: int = 1
     """Files that are mutated together: a process that decodes images takes a while to start."""
+    slow: bool = False
+    """Left to `make fuzz`."""
+
+
+@cache
+def _program() -> click.Command:
+    """Built once: typer takes longer for it than most readers for a file."""
+    return typer.main.get_command(program())
 
 
 def command(*arguments: str) -> Read:
@@ -52,7 +65,8 @@ def command(*arguments: str) -> Read:
 
     def read(here: Path) -> None:
         sys.argv = ["fluoroscope", *(each.replace("HERE", str(here)) for each in arguments)]
-        main()
+        app.program = _program
+        app.main()
 
     return read
 
@@ -82,7 +96,10 @@ def _gathered(here: Path) -> None:
 def _arguments(here: Path) -> None:
     """A command line of which one word is another; nobody can type half a character or NUL."""
     newest = max(here.glob("*.json"), key=lambda path: path.stat().st_mtime_ns)
-    words = strict_json.loads(newest.read_bytes())
+    try:
+        words = strict_json.loads(newest.read_bytes())
+    except ValueError:
+        words = None
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
         raise BadInput("no command line.")
     command(*(word.replace("\ud800", "?") for word in words))(here)
@@ -166,9 +183,10 @@ TARGETS = (
         ("plan.toml",),
         command("federate", "HERE/plan.toml", "--out", "HERE/out"),
         works="out/progress.json",
+        slow=True,
         share=3,
     ),
-    Target("plan, canaries", "plan", ("plan.toml",), command("canaries", "HERE/plan.toml"), FAILED, share=1),
+    Target("plan, canaries", "plan", ("plan.toml",), command("canaries", "HERE/plan.toml"), FAILED, slow=True, share=1),
     Target(
         "findings, exported",
         "audit",
@@ -181,14 +199,16 @@ TARGETS = (
         "audit",
         ("audit/findings.json", "audit/timing.json"),
         command("report", "HERE/audit"),
-        share=2,
+        slow=True,
+        share=0.5,
     ),
     Target(
         "findings, in numbers",
         "audit",
         ("audit/findings.json",),
         command("report", "HERE/audit", "--numbers-only", "--format", "html", "--format", "dpia"),
-        share=1,
+        slow=True,
+        share=0.25,
     ),
     Target(
         "findings, gated",
@@ -214,7 +234,14 @@ TARGETS = (
         command("compare", "HERE/audit", "HERE/other"),
         share=4,
     ),
-    Target("gallery", "audit", ("audit/gallery/*.png",), command("report", "HERE/audit", "--show-images"), share=2),
+    Target(
+        "gallery",
+        "audit",
+        ("audit/gallery/*.png",),
+        command("report", "HERE/audit", "--show-images"),
+        slow=True,
+        share=0.75,
+    ),
     Target(
         "accepted",
         "audit",
@@ -240,9 +267,10 @@ TARGETS = (
         "audit",
         ("*/findings.json", "*/progress.json", "calibration/*.json", "studies/*/*/*.json", "*/timing.json"),
         _pages,
+        slow=True,
         share=4,
     ),
-    Target("live view of a federation", "run", STORE, _pages, share=2),
+    Target("live view of a federation", "run", STORE, _pages, slow=True, share=2),
     Target("progress", "audit", ("audit/progress.json",), _progress),
     Target("records, shown", "run", STORE, lambda here: command("records", f"{here}/federation")(here)),
     Target(
@@ -260,6 +288,7 @@ TARGETS = (
         "run",
         STORE,
         command("federate", "HERE/plan.toml", "--out", "HERE/federation"),
+        slow=True,
         share=2,
     ),
     Target(
@@ -300,7 +329,7 @@ TARGETS = (
         REFUSED,
         share=2,
     ),
-    Target("state, metered", "states", ("model.pt", "model.safetensors"), command(*METER), REFUSED, share=2),
+    Target("state, metered", "states", ("model.pt", "model.safetensors"), command(*METER), REFUSED, slow=True, share=1),
     Target(
         "bundle's configuration",
         "states",

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.fuzz.forked import Ended, forked
+from tests.fuzz.forked import Ended, Limits, forked
 
 _CHANGES = {
     "os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.link", "os.symlink", "os.truncate", "os.chmod", "os.utime",
@@ -57,7 +57,7 @@ def run_and_kill(run: Callable[[], object], folder: Path, kill: Kill | None, scr
         finally:
             print(f"operations: {counted}", file=sys.stderr)
 
-    return forked(inside, scratch, seconds=None, memory=None, patience=PATIENCE)
+    return forked(inside, scratch, Limits(None, None, PATIENCE))
 
 
 def operations(ended: Ended) -> int:

@@ -83,7 +83,7 @@ class History:
         return json.dumps({"rounds": [dict(each) for each in self.rounds]})
 
     @staticmethod
-    def from_json(text: str) -> "History":
+    def from_json(text: str | bytes) -> "History":
         """Read what `to_json` wrote.
 
         Raises:
