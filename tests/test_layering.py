@@ -25,7 +25,7 @@ ALLOWED = {
     "atomic_write": set(),
     "digest": {"types"},
     "errors": set(),
-    "findings": {"errors"},
+    "findings": {"errors", "strict_json"},
     "process_tuning": set(),
     "progress_file": {"atomic_write", "errors"},
     "registry": {"errors"},
@@ -33,9 +33,9 @@ ALLOWED = {
     "strict_json": set(),
     "types": {"errors"},
     # It starts in a fraction of a second, as it has no torch.
-    "decoders": {"errors"},
+    "decoders": {"errors", "strict_json"},
     "data": FOUNDATION | {"decoders"},
-    "models": FOUNDATION,
+    "models": FOUNDATION | {"decoders"},
     "scores": FOUNDATION,
     "threat_models": FOUNDATION,
     # DP-SGD trains the network as the client runs it.

@@ -17,7 +17,7 @@ from tests.fuzz.targets import TARGETS, Target
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\x80-\x9f]")
 """What could rewrite the terminal of whoever looks at an error."""
 _LONGEST = 4000
-_TOGETHER = 20
+TOGETHER = 20
 """Inputs per process: to fork one that has torch in it costs as much as most readers do."""
 
 
@@ -37,11 +37,12 @@ class Tried:
 
 
 def inputs(
-    seed: int, number: int, materials: Path, targets: Sequence[Target] = TARGETS
+    seed: int, number: int, materials: Path, targets: Sequence[Target] = TARGETS, together: int = TOGETHER
 ) -> tuple[Target, dict[str, bytes]]:
     """The input of this number: which reader, and its files that are others."""
+    of_all = random.Random(f"{seed} {number // together}")  # all of a process are read by one reader
+    target = of_all.choices(targets, [target.share / target.at_once for target in targets])[0]
     draw = random.Random(f"{seed} {number}")
-    target = draw.choices(targets, [target.share / target.at_once for target in targets])[0]
     base = materials / target.folder
     known = sorted(path for pattern in target.files for path in base.rglob(pattern) if path.is_file())
     chosen = draw.sample(known, min(target.at_once, len(known)))
@@ -115,13 +116,19 @@ def wrong(ended: Ended, target: Target, went_to_work: bool = False) -> str:
 
 
 def fuzz(
-    seed: int, count: int, materials: Path, scratch: Path, start: int = 0, targets: Sequence[Target] = TARGETS
+    seed: int,
+    count: int,
+    materials: Path,
+    scratch: Path,
+    start: int = 0,
+    targets: Sequence[Target] = TARGETS,
+    together: int = TOGETHER,
 ) -> Iterator[Tried]:
     """So many inputs, one after another; some share a process until one ends it."""
     done, number = 0, start
     while done < count:
-        drawn = [(number + i, *inputs(seed, number + i, materials, targets)) for i in range(_TOGETHER)]
-        number += _TOGETHER
+        drawn = [(number + i, *inputs(seed, number + i, materials, targets, together)) for i in range(together)]
+        number += together
         places = [_laid_out(target, n, files, materials, scratch) for n, target, files in drawn]
         reads = [partial(_read, target, here) for (_, target, _), here in zip(drawn, places, strict=True)]
         ends = all_forked(reads, places, Limits())
