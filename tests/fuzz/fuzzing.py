@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from fluoroscope.cli import app, console
 from fluoroscope.errors import FluoroscopeError
 from tests.fuzz.forked import MEMORY, SECONDS, Ended, Limits, all_forked, forked
 from tests.fuzz.mutate import mutated
@@ -85,7 +86,7 @@ def _read(target: Target, here: Path) -> None:
     try:
         target.read(here)
     except FluoroscopeError as problem:  # of a reader that is no command
-        print(f"error: {problem}", file=sys.stderr)
+        print(f"error: {console.shown(app._brief(str(problem)))}", file=sys.stderr)
         raise SystemExit(problem.exit_code) from problem
 
 

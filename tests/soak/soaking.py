@@ -40,7 +40,7 @@ def undisturbed(command: Command, folder: Path) -> Undisturbed:
     fresh(command, base, out)
     ended = run_and_kill(lambda: command.run(out), out / command.writes, None, folder / "whole-run")
     if ended.code:
-        raise RuntimeError(f"{command.name} fails without a kill:\n{ended.err[-2000:]}")
+        raise SystemExit(f"{command.name} fails without a kill:\n{ended.err[-2000:]}")
     return Undisturbed(base, kept(out / command.writes), _numbers(ended.out), operations(ended))
 
 

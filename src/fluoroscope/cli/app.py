@@ -95,7 +95,7 @@ def main() -> None:
     except (click.exceptions.Exit, click.exceptions.Abort) as stop:
         sys.exit(getattr(stop, "exit_code", STOPPED))
     except click.ClickException as problem:
-        problem.message = console.shown(problem.message)
+        problem.message = console.shown(_brief(problem.message))
         problem.show()
         sys.exit(2)
     except Exception as problem:

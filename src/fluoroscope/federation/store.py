@@ -29,7 +29,7 @@ from torch import Tensor
 
 from fluoroscope import strict_json
 from fluoroscope.atomic_write import make_folder, sync, write_tensors, write_text
-from fluoroscope.errors import BadInput
+from fluoroscope.errors import BadInput, Misconfigured
 from fluoroscope.federation.checksums import CHECKSUMS, Checksums
 from fluoroscope.federation.manifest import RoundManifest, RunHeader
 from fluoroscope.types import Network, State, UpdateRecord, split_state
@@ -292,5 +292,5 @@ def _parse(kind: type[T], path: Path) -> T:
         return TypeAdapter(kind).validate_json(path.read_bytes())
     except FileNotFoundError as problem:
         raise BadInput(f"{path} is missing: {path.parent} holds no whole record.") from problem
-    except (ValidationError, OSError) as problem:
+    except (ValidationError, Misconfigured, OSError) as problem:
         raise BadInput(f"{path} is damaged and cannot be read; delete it and run the same command again.") from problem

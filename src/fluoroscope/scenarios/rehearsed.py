@@ -61,7 +61,7 @@ def read_row(row: Any) -> Rehearsed:  # noqa: ANN401  # JSON is any of its own t
     """
     try:
         intervals = {key: _with_nan(row[key]) for key in ("leak", "told_apart")}
-        return TypeAdapter(Rehearsed).validate_python({**row, **intervals}, strict=True)
+        return TypeAdapter(Rehearsed).validate_python({**row, **intervals})
     except (TypeError, KeyError, AttributeError) as problem:
         raise ValueError(f"this is no row of a rehearsal ({problem!r})") from problem
 

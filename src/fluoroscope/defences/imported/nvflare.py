@@ -46,9 +46,9 @@ def read_privacy_json(path: str | Path, scope: str | None = None) -> list[Defenc
         raise BadInput(f"{path} cannot be read as JSON: {problem}.") from problem
     try:
         found = list(_filters(content, path, scope))
-    except (AttributeError, TypeError) as problem:
+        return [defence for each in found for defence in _defence(each, path)]
+    except (AttributeError, TypeError, ValueError, LookupError) as problem:
         raise BadInput(f"{path} is not laid out as NVFlare's files are: {problem}.") from problem
-    return [defence for each in found for defence in _defence(each, path)]
 
 
 def _filters(content: Mapping[str, Any], path: Path, scope: str | None) -> Iterator[Mapping[str, Any]]:
