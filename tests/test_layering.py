@@ -48,7 +48,7 @@ ALLOWED = {
     "scenarios": CORE,
     # A cell is known by the files that it reads.
     "cells": FOUNDATION | {"data.recognition"},
-    "runs": {"atomic_write", "errors", "strict_json"},
+    "runs": {"atomic_write", "errors", "progress_file", "strict_json"},
     # Acceptances and a gate's policy are TOML tables, read as a plan's are.
     "report": FOUNDATION | {"federation.sections"},
     "calibration": CORE | {"report.figures", "scenarios", "cells"},
