@@ -25,7 +25,7 @@ ALLOWED = {
     "atomic_write": set(),
     "digest": {"types"},
     "errors": set(),
-    "findings": {"errors"},
+    "findings": {"errors", "strict_json"},
     "process_tuning": set(),
     "progress_file": {"atomic_write", "errors"},
     "registry": {"errors"},
@@ -33,9 +33,9 @@ ALLOWED = {
     "strict_json": set(),
     "types": {"errors"},
     # It starts in a fraction of a second, as it has no torch.
-    "decoders": {"errors"},
+    "decoders": {"errors", "strict_json"},
     "data": FOUNDATION | {"decoders"},
-    "models": FOUNDATION,
+    "models": FOUNDATION | {"decoders"},
     "scores": FOUNDATION,
     "threat_models": FOUNDATION,
     # DP-SGD trains the network as the client runs it.
@@ -48,7 +48,7 @@ ALLOWED = {
     "scenarios": CORE,
     # A cell is known by the files that it reads.
     "cells": FOUNDATION | {"data.recognition"},
-    "runs": {"atomic_write", "errors", "strict_json"},
+    "runs": {"atomic_write", "errors", "progress_file", "strict_json"},
     # Acceptances and a gate's policy are TOML tables, read as a plan's are.
     "report": FOUNDATION | {"federation.sections"},
     "calibration": CORE | {"report.figures", "scenarios", "cells"},

@@ -10,7 +10,7 @@ import pytest
 
 from fluoroscope import progress_file
 from fluoroscope.errors import BadInput, Misconfigured
-from fluoroscope.progress_file import RunProgress, progress_in, read_progress
+from fluoroscope.progress_file import RunProgress, progress_in, read_progress, without_folders
 
 RUN = """
 import sys, time
@@ -108,3 +108,27 @@ def test_readers_find_it_whole_while_it_is_written(tmp_path, monkeypatch):
         for i in range(300):
             tell(i, 300, "a cell " * (i % 40))
             assert read_progress(tmp_path).kind == "audit"
+
+
+def test_a_failed_run_names_no_folder(tmp_path):
+    """The file is sent around with the run: folders name a user and a server."""
+    private = tmp_path / "Anna K" / "images"
+    with pytest.raises(BadInput), progress_in(tmp_path / "Anna K/run", "audit"):
+        raise BadInput(
+            f"{private}/7.png: cannot be read (no file '/srv/pacs/x.dcm'); see {tmp_path / 'Anna K/run'}/cells."
+        )
+    reason = read_progress(tmp_path / "Anna K/run").reason
+    assert reason == "images/7.png: cannot be read (no file 'x.dcm'); see cells."
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("folder:/home/anna/x has no image", "folder:x has no image"),
+        ("a ratio of 1/2 and http://host/a/b", "a ratio of 1/2 and http://host/a/b"),
+        ("~/images/x.png and ./plans/p.toml", "x.png and ./plans/p.toml"),
+        ("['/a/b/c', '/d/e']", "['c', 'e']"),
+    ],
+)
+def test_folders_are_taken_from_a_sentence(text, left):
+    assert without_folders(text) == left

@@ -6,6 +6,7 @@ its process (number and time of start, since numbers are used again); on others 
 
 import hashlib
 import os
+import re
 import socket
 import threading
 import time
@@ -25,6 +26,7 @@ Kind = Literal["audit", "calibration", "study"]
 State = Literal["running", "finished", "failed", "stopped"]
 Tell = Callable[[float, float, str], None]
 """(done, of how much, what runs)."""
+_FOLDERS = re.compile(r"(?<![\w./~-])~?/(?!/)(?:[^\s/'\"<>|:;,()\[\]]+/)+")
 _EVERY = 1.0
 """Seconds between two writes."""
 _PATIENCE = 60.0
@@ -146,6 +148,7 @@ def progress_in(folder: Path, kind: Kind, expected: float | None = None, budget:
         yield writer.tell
     except Exception as problem:
         state, reason = "failed", str(problem) if isinstance(problem, FluoroscopeError) else type(problem).__name__
+        reason = without_folders(reason, folder)
         raise
     except BaseException:  # Ctrl-C
         state = "stopped"
@@ -154,6 +157,22 @@ def progress_in(folder: Path, kind: Kind, expected: float | None = None, budget:
         writer.over.set()
         beating.join()
         writer.end(state, reason[:2000])
+
+
+def without_folders(text: str, *known: Path) -> str:
+    """The text with files by their names alone: the folders above them name a user and a server.
+
+    Folders that are known are found however they are called, others where no space is in their names.
+
+    Example:
+        >>> without_folders("/home/anna/images/7.png: cannot be read (no file '/home/anna/x')", Path("/tmp/run"))
+        "7.png: cannot be read (no file 'x')"
+    """
+    named = [folder.absolute() for folder in (*known, Path.home(), Path.cwd())]
+    above = {each for folder in named for each in (folder, *folder.parents) if len(each.parts) > 2}
+    for folder in sorted(above, key=lambda each: -len(str(each))):
+        text = text.replace(f"{folder}/", "").replace(str(folder), folder.name)
+    return _FOLDERS.sub("", text)
 
 
 @dataclass(eq=False)

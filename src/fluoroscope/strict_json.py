@@ -1,4 +1,4 @@
-"""JSON that every reader accepts: Python would write NaN, which is none."""
+"""JSON that every reader accepts: Python would write NaN, which is none. And JSON that may be damaged, read."""
 
 import json
 import math
@@ -9,6 +9,18 @@ from typing import Any
 def dumps(content: Mapping[str, Any]) -> str:
     """Indented JSON; a float that is not finite becomes null."""
     return json.dumps(_finite(content), indent=1, allow_nan=False) + "\n"
+
+
+def loads(content: str | bytes) -> Any:  # noqa: ANN401  # JSON is any of its own types
+    """What the text of a file holds.
+
+    Raises:
+        ValueError: it is no JSON, or nests too deeply: whatever is wrong with it is this one error.
+    """
+    try:
+        return json.loads(content)
+    except RecursionError as problem:
+        raise ValueError("it nests lists or tables too deeply") from problem
 
 
 def _finite(value: Any) -> Any:  # noqa: ANN401  # JSON is any of its own types

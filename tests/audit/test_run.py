@@ -24,6 +24,7 @@ from fluoroscope.findings.metrics import declared
 from fluoroscope.report.audit_report import write_report
 from fluoroscope.report.gate import Limit, judge
 from fluoroscope.report.traced import plain
+from fluoroscope.runs.verification import verified_runs
 from fluoroscope.types import Reconstruction as Guess
 
 from .conftest import plan_of
@@ -46,6 +47,15 @@ def attacked_here(monkeypatch):
 
 def findings(out: Path):
     return json.loads((out / "findings.json").read_text())
+
+
+def test_the_run_has_its_manifest_whoever_called(done):
+    _, out = done
+    verified = verified_runs(out)["."]
+    assert verified.manifest is not None
+    assert verified.holds
+    assert {"findings.json", "timing.json", "progress.json"} <= set(verified.whole)
+    assert verified.not_listed == ()
 
 
 def test_every_cell_has_a_finding_and_every_image_a_file(done):

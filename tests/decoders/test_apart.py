@@ -121,7 +121,19 @@ def test_a_file_that_takes_too_long_is_given_up(tmp_path, monkeypatch):
     began = time.monotonic()
     with pytest.raises(BadInput, match=r"takes more than \d seconds to unpack"):
         decode_apart("picture", tmp_path / "x.png")
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 20
+
+
+def test_only_what_it_works_itself_counts_as_long(tmp_path, monkeypatch):
+    """On a machine that is busy with other things a good file takes many times its seconds, and is read."""
+    monkeypatch.setattr(apart, "processor_seconds", lambda pid: 0.0)
+    path = save(tmp_path / "x.png", pixels(0, 8, 8))
+    worker = apart._Worker()
+    assert len(worker.ask({"kind": "picture", "path": str(path), "options": {}}, 30.0).images) == 1
+    monkeypatch.setattr(apart, "_LOOK", 0.001)
+    ready = worker._within(1.0, {"kind": "picture", "path": None})
+    assert (ready, worker.late) == ("ready", False)
+    worker.end()
 
 
 def test_what_the_process_says_is_not_believed(tmp_path, monkeypatch):

@@ -55,6 +55,15 @@ def raw(**said: Any) -> Behaviour:
     return behave
 
 
+def first_bytes(change: Callable[[bytes], bytes]) -> Behaviour:
+    """The bytes of the first array are others."""
+
+    def behave(reply: Message) -> Message:
+        return raw(data=change(next(iter(reply.content["arrays"].values())).data))(reply)
+
+    return behave
+
+
 def names(change: Callable[[dict[str, Array]], dict[str, Array]]) -> Behaviour:
     return lambda reply: with_records(reply, arrays=ArrayRecord(change(dict(reply.content["arrays"].items()))))
 
@@ -130,6 +139,15 @@ ANY = {
     "an error with odd letters": error("\x1b[31m\x00\u202e<script>"),
     "two answers": lambda reply: [reply, reply],
     "silence": lambda reply: [],
+    "three answers, two of them errors": lambda reply: [error("no")(reply), reply, error("no")(reply)],
+    "a client with odd letters": sender(client="\x1b[2J\u202e"),
+    "a client of a megabyte": sender(client="1" * 2**20),
+    "a fraction of an image": metrics(num_examples=0.5),
+    "images of 63 bits": metrics(num_examples=2**62),
+    "a thousand metrics more": metrics(**{f"x{i}": 1.0 for i in range(1000)}),
+    "a metric with odd letters": metrics(**{"\x1b[2J\u202e": 1.0}),
+    "a sender of arrays": lambda reply: with_records(reply, sender=ArrayRecord({"client": Array(np.zeros(1))})),
+    "a configuration for metrics": lambda reply: with_records(reply, metrics=ConfigRecord({"num-examples": 20})),
     "another node's answer": from_node(3),
     "the answer of a node that nobody knows": from_node(424242),
 }
@@ -171,9 +189,36 @@ TRAINING = {
     "a loss that is no number": metrics(loss=float("nan")),
     "an infinite loss": metrics(loss=float("inf")),
     "an accuracy in training": metrics(accuracy=1.0),
+    "as dates": first(lambda array: array.astype("datetime64[s]")),
+    "as records of two numbers": first(lambda array: np.zeros(array.shape, "<f4,<i4")),
+    "as bytes of text": raw(data=saved(np.array([b"x" * 40] * 9))),
+    "the smallest above the most": one(1.0001e12),
+    "a hidden axis": first(lambda array: array[None]),
+    "an axis too few": first(lambda array: array[0]),
+    "a shape of negative numbers": raw(shape=(-1, -1)),
+    "a header of another file": raw(data=b"PK\x03\x04" + bytes(60)),
+    "a header without an end": raw(data=b"\x93NUMPY\x01\x00\xff\xff{'descr': '<f4'"),
+    "a header that is code": raw(
+        data=b"\x93NUMPY\x01\x00v\x00" + b"__import__('os').system('true')".ljust(117) + b"\n"
+    ),
+    "a header nested too deeply": raw(data=b"\x93NUMPY\x01\x00v\x00" + (b"(" * 117) + b"\n"),
+    "half of the bytes": first_bytes(lambda data: data[: len(data) // 2]),
+    "one byte too few": first_bytes(lambda data: data[:-1]),
+    "a version of numpy to come": first_bytes(lambda data: data[:6] + b"\x09" + data[7:]),
+    "a name of a megabyte": names(lambda arrays: {**arrays, "x" * 2**20: Array(np.zeros(1, np.float32))}),
+    "a name that is a path": names(lambda arrays: {**arrays, "../../x": Array(np.zeros(1, np.float32))}),
+    "an empty name": names(lambda arrays: {**arrays, "": Array(np.zeros(1, np.float32))}),
+    "a name with odd letters": names(lambda arrays: {**arrays, "\x1b[2J\u202e": Array(np.zeros(1, np.float32))}),
+    "a thousand arrays more": names(
+        lambda arrays: {**arrays, **{f"x{i}": Array(np.zeros(1, np.float32)) for i in range(1000)}}
+    ),
 }
 
 VALIDATION = {
+    "an accuracy of 1.0000001": metrics(accuracy=1.0000001),
+    "images by the fraction": metrics(images=0.5),
+    "a loss of minus infinity": metrics(loss=float("-inf")),
+    "an accuracy in a list": metrics(accuracy=[0.5, 0.5]),
     "an accuracy of 5": metrics(accuracy=5.0),
     "an accuracy below 0": metrics(accuracy=-0.1),
     "an accuracy that is no number": metrics(accuracy=float("nan")),
@@ -190,6 +235,7 @@ _WIRED = (
     "the last client by -1", "another's name", "nothing at all", "one array record more", "images below none",
     "no arrays", "no number", "1e38", "an array too few", "turned round", "as texts",
     "a pickle within an array", "a header of a terabyte", "another way of writing", "a false shape", "an infinite loss",
+    "a header that is code", "half of the bytes", "a name that is a path", "a thousand metrics more",
 )  # fmt: skip
 ON_THE_WIRE = {name: behave for name, behave in {**ANY, **TRAINING}.items() if name in _WIRED}
 """Those that a slow test sends over a real network: a round takes seconds there."""

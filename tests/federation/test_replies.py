@@ -88,6 +88,7 @@ def test_a_hostile_reply_is_refused_with_its_reason(honest, kind, behave):
         assert who.startswith(("client-", "node "))
         assert 3 < len(why) < 700
         assert "Traceback" not in why
+        assert why.isprintable()
 
 
 @pytest.mark.parametrize(("kind", "behave"), CASES)

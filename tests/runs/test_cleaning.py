@@ -8,10 +8,13 @@ import pytest
 
 from fluoroscope.atomic_write import write_text
 from fluoroscope.errors import BadInput
+from fluoroscope.progress_file import progress_in
 from fluoroscope.report.audit_report import write_report
 from fluoroscope.runs.cleaning import clean, cleaning_of
+from fluoroscope.runs.lock import run_lock
 from fluoroscope.runs.manifest import read_manifest, write_manifest
 from fluoroscope.runs.verification import verified_runs
+from tests.cli.test_cli import fluoroscope
 from tests.runs.folders import audit_folder, federation_folder, tree, write
 
 KEPT = {"findings.json", "timing.json", "report.html", "notes.txt", "run-manifest.json"}
@@ -192,3 +195,17 @@ def test_links_and_files_in_the_place_of_the_folder_are_refused(audited, tmp_pat
         cleaning_of(tmp_path / "link")
     with pytest.raises(BadInput, match="is no folder"):
         cleaning_of(audited / "findings.json")
+
+
+def test_a_run_that_is_at_work_is_left_alone(tmp_path):
+    folder = federation_folder(tmp_path / "run")
+    before = tree(folder)
+    with run_lock(folder):
+        refused = fluoroscope("clean", folder, "--yes", cwd=tmp_path)
+    assert (refused.returncode, tree(folder)) == (2, before)
+    assert "is at work: a process trains in it" in refused.stderr
+    with progress_in(folder / "calibration", "calibration"):
+        refused = fluoroscope("clean", folder, "--yes", cwd=tmp_path)
+    assert refused.returncode == 2
+    assert "calibration is at work" in refused.stderr
+    assert fluoroscope("clean", folder, "--yes", cwd=tmp_path).returncode == 0

@@ -49,6 +49,10 @@ def draw(title, rows):
 def study() -> Study:
     RAN.clear()
     KILLED_AT.clear()
+    return counting_study()
+
+
+def counting_study() -> Study:
     cells = {"small": [Counting(1), Counting(2), Counting(3)], "paper": [Counting(n) for n in range(9)]}
     theirs = {1: {"square": 1.0}, 2: {"square": 4.5, "cube": 8}}
     return Study("t/counting", "Counting", "Squares grow.", cells, draw, lambda row: theirs.get(row["number"]), True)

@@ -6,9 +6,9 @@ import shutil
 
 import pytest
 
-from fluoroscope.federation.run import _lock
 from fluoroscope.findings import read_findings
 from fluoroscope.report.comparison import compare
+from fluoroscope.runs.lock import run_lock
 from tests.web.conftest import client_of, long_ago, make_federation, make_ledger
 
 
@@ -212,10 +212,10 @@ def test_a_federation_is_running_while_a_process_holds_it(tmp_path):
     make_federation(tmp_path / "long")
     long_ago(tmp_path / "long")
     with client_of(tmp_path) as client:
-        with _lock(tmp_path / "long"):
+        with run_lock(tmp_path / "long"):
             assert client.get("/api/runs").json()["runs"][0]["state"] == "running"
         assert client.get("/api/runs").json()["runs"][0]["state"] == "stopped"
-        with _lock(tmp_path / "long"):
+        with run_lock(tmp_path / "long"):
             pass  # nobody was kept from it by our looking
 
 

@@ -23,7 +23,7 @@ from fluoroscope.federation.plan import parse_plan_as
 from fluoroscope.findings import Audit, Findings, Timing, document_of
 from fluoroscope.findings.consistency import at_odds
 from fluoroscope.progress_file import progress_in
-from fluoroscope.runs.manifest import forget_manifest
+from fluoroscope.runs.manifest import forget_manifest, write_manifest
 
 OnProgress = Callable[[float, int, str], None]
 
@@ -134,7 +134,9 @@ def audit(
         outcomes = run_within(what.cells, what.kept, what.expected, until, run)
         found = _found(plan, what, outcomes, begun, out)
         seconds = {name: outcome.seconds for name, outcome in outcomes.items()}
-        return written(found, seconds, time.monotonic() - began, plan.audit.budget_minutes, out)
+        audited = written(found, seconds, time.monotonic() - began, plan.audit.budget_minutes, out)
+    write_manifest(out, "audit")
+    return audited
 
 
 def _found(

@@ -1,6 +1,5 @@
 """What a defence costs: the federation's accuracy, and what it promises."""
 
-import json
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -26,7 +25,7 @@ class Utility(AuditCell):
 
     def run(self, context: CellContext) -> Result:
         store = trained(self.federation, context.folder)
-        result = json.loads((store.folder / "result.json").read_text())
+        result = store.result
         tested = (
             result["best"] or result["last"]
         )  # P1: the best model by the clients' validation is the one that is used

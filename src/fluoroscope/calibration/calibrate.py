@@ -1,6 +1,5 @@
 """Search a defence's setting by attacks, the undefended leak first; then train with it and see what it costs."""
 
-import json
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -273,7 +272,7 @@ def _accuracy(store: RecordStore) -> float | None:
     path = store.folder / "result.json"
     if not path.exists():
         raise BadInput(f"{store.folder} is a run that did not end; run `fluoroscope federate` on its plan again.")
-    scored = json.loads(path.read_text())["last"]
+    scored = store.result["last"]
     return None if scored is None else scored["accuracy"]
 
 

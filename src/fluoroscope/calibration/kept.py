@@ -1,6 +1,5 @@
 """Settings that were tried, on disk: a search that was stopped asks nothing twice."""
 
-import json
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,7 +23,7 @@ class Tried:
         """None where it was not tried, or where its file cannot be read: then it is tried again."""
         path = self._path(key)
         try:
-            return from_plain(json.loads(path.read_text(encoding="utf-8")))
+            return from_plain(strict_json.loads(path.read_text(encoding="utf-8")))
         except FileNotFoundError:
             return None
         except (OSError, ValueError, BadInput) as problem:

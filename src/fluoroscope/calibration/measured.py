@@ -78,7 +78,7 @@ def from_plain(content: Any) -> Measured:  # noqa: ANN401  # JSON is any of its 
             ),
             {str(name): str(said) for name, said in content["rehearsed"].items()},
         )
-    except (KeyError, TypeError, AttributeError) as problem:
+    except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as problem:
         raise BadInput(f"this is no measurement of a setting ({problem!r}).") from problem
 
 

@@ -4,7 +4,6 @@ A cell is known by its settings, its attack, the seed and, where its images are 
 another cell. The JSON is written last, so a kill leaves whole cells only.
 """
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -43,10 +42,13 @@ class CellStore:
         if not numbers.exists():
             return None
         try:
-            read = json.loads(numbers.read_text())
+            read = strict_json.loads(numbers.read_text())
             tensors = load_file(images) if images.exists() else {}
-            return Result(read["measures"], read["curves"], tensors, read.get("notes", {})), float(read["seconds"])
-        except (OSError, ValueError, KeyError, SafetensorError) as problem:
+            parts = (read["measures"], read["curves"], read.get("notes", {}))
+            if not all(isinstance(part, dict) for part in parts):
+                raise TypeError("it holds something else than a cell's numbers")
+            return Result(parts[0], parts[1], tensors, parts[2]), float(read["seconds"])
+        except (OSError, ValueError, TypeError, KeyError, AttributeError, SafetensorError) as problem:
             raise BadInput(f"{numbers} is damaged ({problem}): delete it, and its cell is run again.") from problem
 
     def save(self, name: str, settings: dict[str, Any], result: Result, seconds: float, title: str = "") -> None:

@@ -95,6 +95,7 @@ def main() -> None:
     except (click.exceptions.Exit, click.exceptions.Abort) as stop:
         sys.exit(getattr(stop, "exit_code", STOPPED))
     except click.ClickException as problem:
+        problem.message = console.shown(_brief(problem.message))
         problem.show()
         sys.exit(2)
     except Exception as problem:
@@ -107,8 +108,18 @@ def main() -> None:
             text = str(problem)
         elif isinstance(problem, OSError):  # a full disk, a folder that may not be written to
             text = f"{problem.filename or 'the disk'}: {problem.strerror or problem}."
-        console.err.print(Text("error: ", "bold red") + Text(text, ""), soft_wrap=True)
+        told = console.shown(_brief(text))
+        console.err.print(Text("error: ", "bold red") + Text(told, ""), soft_wrap=True)
         _leave(getattr(problem, "exit_code", 2 if isinstance(problem, OSError) else 1))
+
+
+_LONGEST = 3000
+"""Letters of a sentence: a damaged file may have any of its own in it."""
+
+
+def _brief(text: str) -> str:
+    half = _LONGEST // 2
+    return text if len(text) <= _LONGEST else f"{text[:half]} ... {text[-half:]}"
 
 
 def _leave(code: int) -> None:

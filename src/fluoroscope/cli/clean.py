@@ -34,12 +34,14 @@ def add_to(app: typer.Typer) -> None:
         from fluoroscope.report.audit_report import write_report
         from fluoroscope.runs.cleaning import clean as delete
         from fluoroscope.runs.cleaning import cleaning_of
+        from fluoroscope.runs.lock import held_alone
 
         found = cleaning_of(folder)
         told, pages = [_plain(each, folder) for each in found], [each.page for each in found if each.page is not None]
         if yes:
-            for each in reversed(found):  # the runs inside it first: the outer one is how they are found
-                delete(each, write_report)
+            with held_alone(*(each.folder for each in found)):
+                for each in reversed(found):  # the runs inside it first: the outer one is how they are found
+                    delete(each, write_report)
         if as_json:
             console.print_json({"removed": yes, "runs": told})
             return

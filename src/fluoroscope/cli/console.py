@@ -19,6 +19,20 @@ out = Console(width=PIPED)
 err = Console(stderr=True, width=PIPED)
 
 
+_CONTROLS = {number: f"\\x{number:02x}" for number in (*range(0x20), *range(0x7F, 0xA0)) if chr(number) not in "\n\t"}
+_CONTROLS |= {number: f"\\u{number:04x}" for number in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))}
+
+
+def shown(text: str) -> str:
+    """The text with what would steer a terminal, or turn the order of letters, written out: files say anything.
+
+    Example:
+        >>> print(shown("red: \\x1b[31m"))
+        red: \\x1b[31m
+    """
+    return text.translate(_CONTROLS)
+
+
 def print_json(content: Mapping[str, Any]) -> None:
     """JSON on stdout, where nothing else goes."""
     print(strict_json.dumps(content), end="")
@@ -32,7 +46,7 @@ def print_table(title: str, rows: Sequence[Mapping[str, Any]]) -> None:
     rows = [flat(row) for row in rows]
     columns = list(dict.fromkeys(key for row in rows for key in row))
     cells = {column: [_cell(row.get(column)) for row in rows] for column in columns}
-    out.print(Text(title, "bold"), soft_wrap=True)
+    out.print(Text(shown(title), "bold"), soft_wrap=True)
     parts = _fitting(cells, out.width)
     for part in parts:
         table = Table()
@@ -40,7 +54,7 @@ def print_table(title: str, rows: Sequence[Mapping[str, Any]]) -> None:
             table.add_column("row", justify="right", style="dim")
         for i, column in enumerate(part):
             table.add_column(
-                Text(column), justify="left" if i == 0 else "right", min_width=_least(column, cells[column])
+                Text(shown(column)), justify="left" if i == 0 else "right", min_width=_least(column, cells[column])
             )
         for number in range(len(rows)):  # as text: a class may be called [red]
             first = [str(number + 1)] if len(parts) > 1 else []
@@ -69,7 +83,7 @@ def _fitting(cells: Mapping[str, Sequence[str]], width: int) -> list[list[str]]:
 
 def say(text: str) -> None:
     """A line of plain words on stdout, unbroken: paths are copied from it."""
-    out.print(Text(text), soft_wrap=True)
+    out.print(Text(shown(text)), soft_wrap=True)
 
 
 class RunProgress:
@@ -121,4 +135,4 @@ def flat(row: Mapping[str, Any]) -> dict[str, Any]:
 def _cell(value: object) -> str:
     if value is None:
         return "–"
-    return f"{value:.3f}" if isinstance(value, float) else str(value)
+    return f"{value:.3f}" if isinstance(value, float) else shown(str(value))

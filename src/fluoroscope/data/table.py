@@ -59,7 +59,7 @@ def _row(path: Path, line: int, header: list[str], cells: list[str], required: t
     if empty:
         raise BadInput(f"{path}, line {line}: {', '.join(empty)} is empty; fill it in.")
     file = PurePosixPath(row["file"].replace("\\", "/"))
-    if file.is_absolute() or ".." in file.parts:
+    if file.is_absolute() or ".." in file.parts or "\0" in row["file"]:
         raise BadInput(f"{path}, line {line}: {row['file']!r} must be a path inside {path.parent}.")
     patient, licence, site = (row.get(column) or None for column in ("patient", "licence", "site"))
     return Row(line, str(file), row["label"], patient, licence, site)

@@ -7,26 +7,32 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from fluoroscope import strict_json
 from fluoroscope.decoders.decoded import Arrays
-from fluoroscope.decoders.limits import MOST_PIXELS, most_memory, most_seconds
+from fluoroscope.decoders.limits import MOST_BYTES, MOST_PIXELS, most_memory, most_seconds
 from fluoroscope.errors import BadInput
 
 _LONGEST_ANSWER = 2**16
 _START = 120.0
 """Seconds that a process is given to start and to import its decoder."""
+_LOOK = 1.0
+"""Seconds between two looks at how long it has worked."""
+_STARVED = 6
+"""How many times as long as it may work it may take, where others use the machine."""
 _PATIENCE = 5.0
 """Seconds that a process is given to end before it is killed."""
 _PASSED = ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "SYSTEMROOT", "TZ")
 
 
 def decode_apart(kind: str, path: Path, **options: int) -> Arrays:
-    """What the file holds.
+    """The images that the file holds.
 
     Args:
         kind: `dicom`, `nifti` or `picture`.
@@ -36,6 +42,29 @@ def decode_apart(kind: str, path: Path, **options: int) -> Arrays:
     Raises:
         BadInput: The file cannot be used, or its decoder died of it; the message is the reason alone.
     """
+    found = _asked(kind, path, **options)
+    if not isinstance(found, Arrays):
+        raise BadInput("cannot be read (its decoder gave no image)")
+    return found
+
+
+def bytes_apart(function: str, path: Path) -> bytes:
+    """What a function of ours makes of the file, in bytes.
+
+    Args:
+        function: `package.module:name`, which takes the path and gives bytes; imported by the other process alone.
+        path: The file.
+
+    Raises:
+        BadInput: As above.
+    """
+    found = _asked(function, path)
+    if not isinstance(found, bytearray):
+        raise BadInput("cannot be read (its decoder gave something else)")
+    return found
+
+
+def _asked(kind: str, path: Path, **options: int) -> Arrays | bytearray:
     size, question = path.stat().st_size, {"kind": kind, "path": str(path.absolute()), "options": options}
     worker = _PROCESSES.take()
     found = worker.ask(question, most_seconds(size))
@@ -70,7 +99,7 @@ class _Worker:
             env={**known, **single, "PYTHONPATH": imports, "PYTHONUTF8": "1"},
         )
 
-    def ask(self, question: dict[str, Any], seconds: float) -> Arrays | str | None:
+    def ask(self, question: dict[str, Any], seconds: float) -> Arrays | bytearray | str | None:
         """The answer, the reason why there is none, or None where the process died."""
         self.late = False
         kind = question["kind"]
@@ -80,47 +109,68 @@ class _Worker:
             self._ready.add(kind)
         return self._within(seconds, question)
 
-    def _within(self, seconds: float, question: dict[str, Any]) -> Arrays | str | None:
+    def _within(self, seconds: float, question: dict[str, Any]) -> Arrays | bytearray | str | None:
         assert self._process.stdin is not None
-        alarm = threading.Timer(seconds, self._end_late)
-        alarm.daemon = True
-        alarm.start()
+        answered = threading.Event()
+        threading.Thread(target=self._end_late, args=(seconds, answered), daemon=True).start()
         try:
             self._process.stdin.write(json.dumps(question).encode() + b"\n")
             self._process.stdin.flush()
             return self._answer()
-        except (OSError, ValueError, KeyError, TypeError):  # it died, or its decoder wrote into what it says
+        except (
+            OSError,
+            ValueError,
+            KeyError,
+            TypeError,
+            OverflowError,
+        ):  # it died, or its decoder wrote into what it says
             return None
         except BaseException:  # Ctrl-C: what it would answer is nobody's any more
             self.end()
             raise
         finally:
-            alarm.cancel()
+            answered.set()
 
-    def _answer(self) -> Arrays | str | None:
+    def _answer(self) -> Arrays | bytearray | str | None:
         assert self._process.stdout is not None
         line = self._process.stdout.readline(_LONGEST_ANSWER)
         if not line.endswith(b"\n"):
             return None
-        said = json.loads(line)
+        said = strict_json.loads(line)
         if "reason" in said:
             return str(said["reason"])
+        if "bytes" in said:
+            return self._bytes(int(said["bytes"]))
         images = [self._image(shape) for shape in said["shapes"]]
-        return Arrays(tuple(images), said["patient"], said["site"])
+        return Arrays(tuple(images), _word(said["patient"]), _word(said["site"]))
 
     def _image(self, shape: list[int]) -> np.ndarray[Any, np.dtype[np.float32]]:
         assert self._process.stdout is not None
         channels, height, width = map(int, shape)
         if channels not in (1, 3) or height < 1 or width < 1 or height * width > MOST_PIXELS:
             raise ValueError(f"no image has the shape {shape}")
-        content = bytearray(4 * channels * height * width)
-        if self._process.stdout.readinto(content) != len(content):  # type: ignore[attr-defined]  # a buffered reader
-            raise ValueError("the pixels ended too early")
+        content = self._bytes(4 * channels * height * width)
         return np.frombuffer(content, dtype="<f4").reshape(channels, height, width)
 
-    def _end_late(self) -> None:
-        self.late = True
-        self._process.kill()
+    def _bytes(self, size: int) -> bytearray:
+        assert self._process.stdout is not None
+        if not 0 <= size <= MOST_BYTES:
+            raise ValueError(f"nothing has {size} bytes")
+        content = bytearray(size)
+        if self._process.stdout.readinto(content) != len(content):  # type: ignore[attr-defined]  # a buffered reader
+            raise ValueError("the bytes ended too early")
+        return content
+
+    def _end_late(self, seconds: float, answered: threading.Event) -> None:
+        """Kill it when it has worked for so long, or waited for much longer: a machine may have more to do than this."""
+        began, used = time.monotonic(), processor_seconds(self._process.pid)
+        while not answered.wait(min(seconds, _LOOK)):
+            gone, now = time.monotonic() - began, processor_seconds(self._process.pid)
+            worked = gone if used is None or now is None else now - used
+            if worked > seconds or gone > _STARVED * seconds:
+                self.late = True
+                self._process.kill()
+                return
 
     def end(self) -> None:
         """Kill it, and wait until it is gone."""
@@ -180,6 +230,22 @@ class _Processes:
 
 _PROCESSES = _Processes()
 atexit.register(_PROCESSES.end)
+
+
+def processor_seconds(pid: int) -> float | None:
+    """What a process has used of processors; None where the system does not say."""
+    try:
+        after_name = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+        return (int(after_name[11]) + int(after_name[12])) / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def _word(said: object) -> str | None:
+    """The name of a patient or of a site; what a decoder says is as little believed as its file."""
+    if said is not None and not isinstance(said, str):
+        raise TypeError("a name is text")
+    return said
 
 
 def _signal(number: int) -> str:

@@ -6,6 +6,8 @@ MOST_PIXELS = 2**25
 """Of one image: 8192 x 4096. Mammograms have 23 million."""
 MOST_VOXELS = 2**28
 """Of one volume: 512 x 512 x 1024."""
+MOST_BYTES = 2**33
+"""That a decoder may give back of one file."""
 _MEMORY, _MEMORY_PER_BYTE = 3 * 2**29, 32
 """Bytes that any file may take, and those that each byte of it may take beside them."""
 _SECONDS, _SECONDS_PER_MEGABYTE = 10.0, 1.0

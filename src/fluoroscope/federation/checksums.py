@@ -1,7 +1,6 @@
 """Checksums of a run's small files: the header, the manifests (which hold those of the tensors), the results."""
 
 import hashlib
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,7 +31,7 @@ class Checksums:
         """
         path = self.folder / CHECKSUMS
         try:
-            held = json.loads(path.read_text(encoding="utf-8"))["files"]
+            held = strict_json.loads(path.read_text(encoding="utf-8"))["files"]
             return {_inside(name): str(checksum) for name, checksum in held.items()}
         except FileNotFoundError:
             return {}

@@ -50,6 +50,11 @@ class RoundManifest:
     refused: dict[str, str] = field(default_factory=dict)
     """Whose reply was not what was agreed, and why: client or node by its name."""
 
+    def __post_init__(self) -> None:
+        for name, scored in self.validation.items():
+            if "accuracy" not in scored:
+                raise ValueError(f"the validation of {name} has no accuracy")
+
     @property
     def took_part(self) -> tuple[str, ...]:
         """Whose update left them in this round, used or refused."""

@@ -109,7 +109,7 @@ class ReplyCheck:
     def _client(self, node: int, reply: Message) -> int:
         """Which client the node says it is, once it is known that it may."""
         if reply.has_error():
-            raise _Bad(f"failed: {str(reply.error.reason)[:500].rstrip('.')}")
+            raise _Bad(f"failed: {_printable(str(reply.error.reason)[:500]).rstrip('.')}")
         record = reply.content.config_records.get("sender")
         said = None if record is None else record.get("client")
         names = [client.name for client in self._task.clients]
@@ -125,6 +125,30 @@ class ReplyCheck:
     def _name(self, node: int) -> str:
         client = self._owners.get(node)
         return f"node {node}" if client is None else self._task.clients[client].name
+
+
+def why_no_update(arrays: ArrayRecord, sent_out: ArrayRecord) -> str | None:
+    """Why what a node of anybody's federation sent is no update of the model that it was sent; None where it is one.
+
+    It may send a part of the arrays, such as adapters, and nothing that it was not sent.
+
+    Example:
+        >>> import numpy as np
+        >>> from flwr.app import Array, ArrayRecord
+        >>> sent = ArrayRecord({"weight": Array(np.zeros(2, np.float32))})
+        >>> why_no_update(ArrayRecord({"weight": Array(np.ones(2, np.float32))}), sent)
+        >>> why_no_update(ArrayRecord({"weight": Array(np.ones(3, np.float32))}), sent)
+        'sent weight of the shape [3], and [2] was agreed'
+    """
+    try:
+        if not len(arrays):
+            raise _Bad("sent no arrays")
+        _check_arrays(arrays, sent_out, frozenset(arrays) & frozenset(sent_out))
+    except _Bad as problem:
+        return str(problem)
+    except Exception as problem:  # what was sent may break any reader
+        return f"sent what cannot be read ({type(problem).__name__})"
+    return None
 
 
 def _check_metrics(reply: Message, names: set[str], images: int) -> None:
@@ -202,3 +226,8 @@ def _listed(names: list[str]) -> str:
 
 def _short(value: object) -> str:
     return repr(value)[:60]
+
+
+def _printable(text: str) -> str:
+    """What a node says stands in logs and manifests: no letter of it steers a terminal."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)

@@ -1,21 +1,16 @@
 """Run a planned federation on one of the engines; the apps and the result are the same on each."""
 
-import hashlib
-import json
 import logging
 import os
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
-from filelock import BaseFileLock, FileLock
 from flwr.app import Context, Message, MessageType
 from flwr.serverapp import Grid, ServerApp
 
-from fluoroscope import process_tuning
-from fluoroscope.atomic_write import is_private, make_folder
+from fluoroscope import process_tuning, strict_json
 from fluoroscope.federation.client import client_app
 from fluoroscope.federation.grid import InProcessGrid
 from fluoroscope.federation.plan import Plan
@@ -24,6 +19,7 @@ from fluoroscope.federation.server import serve, versions
 from fluoroscope.federation.store import RecordStore
 from fluoroscope.federation.task import load_task
 from fluoroscope.registry import Registry
+from fluoroscope.runs.lock import run_lock
 
 Serve = Callable[[Grid], None]
 Engine = Callable[[Plan, str, Progress, Serve], None]
@@ -39,7 +35,7 @@ def federate(
     """
     logging.getLogger("flwr").setLevel(logging.WARNING)
     listener, store, threads = progress or Silent(), RecordStore(out), torch.get_num_threads()
-    with _lock(out):
+    with run_lock(out):
         if _finished(plan, store):
             return store
         if store.exists():
@@ -49,17 +45,6 @@ def federate(
         finally:
             torch.set_num_threads(threads)
     return store
-
-
-def _lock(out: Path) -> BaseFileLock:
-    """Beside the folder, which holds records only; the system opens it when its holder dies."""
-    folder = out.absolute()
-    make_folder(folder.parent)
-    if os.access(folder.parent, os.W_OK):
-        lock = folder.with_name(f".{folder.name}.lock")
-        return FileLock(lock, mode=0o600) if is_private(folder.parent) else FileLock(lock)
-    name = hashlib.sha256(str(folder).encode()).hexdigest()[:16]
-    return FileLock(Path(tempfile.gettempdir()) / f"fluoroscope-{name}.lock")
 
 
 def _finished(plan: Plan, store: RecordStore) -> bool:
@@ -74,7 +59,7 @@ def _finished(plan: Plan, store: RecordStore) -> bool:
     if header.plan != plan.model_dump(mode="json") or header.versions != versions():
         return False
     try:
-        done = json.loads(result.read_text())["rounds"]
+        done = strict_json.loads(result.read_text())["rounds"]
     except (OSError, ValueError, LookupError, TypeError, RecursionError):  # damaged: it is made again
         return False
     if isinstance(done, bool) or not isinstance(done, int) or not 0 <= done <= plan.rounds:

@@ -29,13 +29,15 @@ from torch import Tensor
 
 from fluoroscope import strict_json
 from fluoroscope.atomic_write import make_folder, sync, write_tensors, write_text
-from fluoroscope.errors import BadInput
+from fluoroscope.errors import BadInput, Misconfigured
 from fluoroscope.federation.checksums import CHECKSUMS, Checksums
 from fluoroscope.federation.manifest import RoundManifest, RunHeader
 from fluoroscope.types import Network, State, UpdateRecord, split_state
 
 PRIVATE_PLAN = "plan.private.json"
 """The plan with its paths: stays where it is when a run is sent around."""
+RESULT = "result.json"
+"""Written last: where it is, all rounds of the header's plan are done."""
 _OURS = {"rounds", PRIVATE_PLAN, f".{PRIVATE_PLAN}.part", "run.json", ".run.json.part", CHECKSUMS, f".{CHECKSUMS}.part"}
 T = TypeVar("T")
 
@@ -169,6 +171,19 @@ class RecordStore:
             self._manifests[server_round] = _parse(RoundManifest, path)
         return self._manifests[server_round]
 
+    @property
+    def result(self) -> dict[str, Any]:
+        """How the trained models do on the test images, of a run that ended: `best_round`, `best` and `last`.
+
+        Raises:
+            BadInput: the run did not end, or its result is damaged.
+        """
+        found, path = _parse(dict[str, Any], self.folder / RESULT), self.folder / RESULT
+        scored = (found.get("best"), found.get("last"))
+        if not {"best_round", "best", "last"} <= set(found) or not all(s is None or _is_scores(s) for s in scored):
+            raise BadInput(f"{path} is damaged and cannot be read; delete it and run the same command again.")
+        return found
+
     def seconds(self, server_round: int) -> float | None:
         """How long the round took, where that is still known: no result depends on it."""
         try:
@@ -264,10 +279,18 @@ def _brief(kept: dict[int, list[str]]) -> str:
     return f"rounds {', '.join(map(str, kept))} of {', '.join(clients)}"
 
 
+def _is_scores(value: object) -> bool:
+    return isinstance(value, dict) and "accuracy" in value and all(_is_number(v) for v in value.values())
+
+
+def _is_number(value: object) -> bool:
+    return value is None or isinstance(value, int | float)
+
+
 def _parse(kind: type[T], path: Path) -> T:
     try:
         return TypeAdapter(kind).validate_json(path.read_bytes())
     except FileNotFoundError as problem:
         raise BadInput(f"{path} is missing: {path.parent} holds no whole record.") from problem
-    except (ValidationError, OSError) as problem:
+    except (ValidationError, Misconfigured, OSError) as problem:
         raise BadInput(f"{path} is damaged and cannot be read; delete it and run the same command again.") from problem

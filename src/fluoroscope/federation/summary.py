@@ -1,6 +1,5 @@
 """A finished federation as plain data."""
 
-import json
 from typing import Any
 
 from fluoroscope.data.partition import split_table
@@ -10,7 +9,7 @@ from fluoroscope.federation.task import Task
 
 def federation_summary(task: Task, store: RecordStore) -> dict[str, Any]:
     """Who held what, how each round went, what was recorded: what `--json` prints and the page shows."""
-    result = json.loads((store.folder / "result.json").read_text())
+    result = store.result
     return {
         "clients": split_table(task.images, task.partition),
         "rounds": [_round(store, r) for r in store.rounds() if r > 0],

@@ -5,9 +5,10 @@ Manifests of the first format name neither: then it was SGD or Adam, with cross-
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Literal, Required
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+from typing_extensions import TypedDict
 
 from fluoroscope.errors import BadInput, Misconfigured
 from fluoroscope.models.imported import imported
@@ -55,12 +56,37 @@ def plain_training(training: LocalTraining) -> dict[str, Any]:
     return plain
 
 
+class _Numbers(TypedDict, total=False):
+    """What a training has beside its optimiser, its loss and its normalisation."""
+
+    __pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[misc]  # as pydantic reads it
+
+    images: Required[int]
+    batch_size: Required[int]
+    epochs: int
+    batchnorm: Literal["train", "eval"]
+    batchnorm_momentum: float
+    proximal_mu: float
+    max_steps: int | None
+    clip_norm: float | None
+    frozen: tuple[str, ...]
+
+
 def read_training(plain: object) -> LocalTraining:
-    """From a manifest."""
+    """From a manifest.
+
+    Raises:
+        ValueError: it is no training.
+    """
     if isinstance(plain, LocalTraining):
         return plain
-    if not isinstance(plain, dict):
-        raise ValueError("no training")
+    try:
+        return _read(plain)
+    except (TypeError, KeyError, AttributeError, OverflowError) as problem:
+        raise ValueError("no training") from problem
+
+
+def _read(plain: Any) -> LocalTraining:  # noqa: ANN401  # JSON is any of its own types
     found = dict(plain)
     optimiser, loss = dict(found.pop("optimiser")), found.pop("loss", "cross-entropy")
     kind = optimiser.pop("name", "adam" if "betas" in optimiser else "sgd")
@@ -73,8 +99,11 @@ def read_training(plain: object) -> LocalTraining:
         optimiser=_made(OPTIMISERS[kind], optimiser),
         loss=loss_of(name, loss),
         normalisation=None if normalisation is None else _made(Normalisation, normalisation),
-        **{**found, "frozen": tuple(found.get("frozen", ()))},
+        **_NUMBERS.validate_python({**found, "frozen": tuple(found.get("frozen", ()))}, strict=True),
     )
+
+
+_NUMBERS = TypeAdapter(_Numbers)
 
 
 def _name(kinds: Mapping[str, type], part: object) -> str:

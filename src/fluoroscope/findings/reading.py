@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from pydantic import BaseModel, JsonValue, ValidationError
 
+from fluoroscope import strict_json
 from fluoroscope.errors import BadInput
 from fluoroscope.findings.consistency import at_odds
 from fluoroscope.findings.document import FORMAT, Audit, Findings, Timing
@@ -51,7 +52,7 @@ def _json(path: Path, missing: str) -> dict[str, JsonValue]:
     if path.stat().st_size > MOST_BYTES:
         raise BadInput(f"{path} has {path.stat().st_size:,} bytes; at most {MOST_BYTES:,} are read.")
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = strict_json.loads(path.read_text(encoding="utf-8"))
         json.dumps(document, ensure_ascii=False).encode()  # half a character can be read, and not be written again
     except (ValueError, OSError, RecursionError) as problem:  # a UnicodeDecodeError is a ValueError
         raise BadInput(

@@ -9,6 +9,7 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
+from fluoroscope import strict_json
 from fluoroscope.atomic_write import write_text
 from fluoroscope.errors import BadInput, Misconfigured
 
@@ -41,7 +42,7 @@ def read_privacy(path: Path) -> dict[str, Any]:
         BadInput: it is not NVFlare's format.
     """
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = strict_json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as problem:

@@ -4,6 +4,8 @@ A checkpoint holds more than weights, and every trainer names them in its own wa
 understood; anything else is an error that names the file.
 """
 
+import json
+import struct
 import warnings
 import zipfile
 from collections.abc import Mapping
@@ -13,9 +15,10 @@ from typing import Any
 import numpy as np
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file
+from safetensors.torch import load, load_file, save
 from torch import Tensor
 
+from fluoroscope.decoders import bytes_apart
 from fluoroscope.errors import BadInput, BringsCode
 from fluoroscope.models.code_files import check_no_code, refuse_pickled_code
 
@@ -25,6 +28,9 @@ KEYS = ("model_state_dict", "state_dict", "model", "net", "network", "module", "
 _DEEP = 3
 """Tables within tables that are looked through."""
 _LONGEST_NAME = 1000
+_DAMAGED = "was not read: it is damaged"
+_BRINGS_CODE = "brings code: "
+"""How the process that unpacks says it: it has one kind of error."""
 _MOST_BYTES = 8 * 2**30
 """Of an .npz when it is unpacked: a small file may claim to hold any number of zeros."""
 _NUMBERS = (
@@ -59,11 +65,10 @@ def read_state(path: str | Path) -> dict[str, Tensor]:
         raise BadInput(f"{file} ends in {file.suffix!r}; weights are read from {', '.join(KINDS)} files.")
     if not file.stat().st_size:
         raise BadInput(f"{file} was not read: it is empty (0 bytes), and no model. Ask for it again.")
-    found = {".safetensors": _read_safetensors, ".npz": _read_arrays}.get(file.suffix, _read_pickle)(file)
-    if not any(value.numel() for value in found.values()):
-        held = f"{len(found)} arrays without a number in them" if found else "no array"
-        raise BadInput(f"{file} holds {held}, and is no model: save model.state_dict() of a network.")
-    return _checked(found, file)
+    if file.suffix == ".safetensors":
+        return _checked(_read_safetensors(file), file)
+    _check_unpacked(file)
+    return _read_apart(file)
 
 
 def plain_state(content: object) -> dict[str, Tensor] | None:
@@ -94,6 +99,38 @@ def _within(content: object, deep: int) -> dict[str, Tensor] | None:
     return inner[0] if len(inner) == 1 else None
 
 
+def _read_apart(file: Path) -> dict[str, Tensor]:
+    """Pickles and archives are unpacked in a process that may die of them (decoders/apart.py)."""
+    try:
+        content = bytes(bytes_apart(f"{__name__}:unpacked", file))
+    except BadInput as problem:
+        reason = str(problem)
+        if reason.startswith(_BRINGS_CODE):
+            raise BringsCode(f"{file} {reason.removeprefix(_BRINGS_CODE)}") from problem
+        if reason.startswith(_DAMAGED):
+            refuse_pickled_code(file)
+        raise BadInput(f"{file} {reason}{'' if reason.endswith('.') else '.'}") from problem
+    (size,) = struct.unpack("<Q", content[:8])
+    names = json.loads(json.loads(content[8 : 8 + size])["__metadata__"]["names"])
+    held = load(content)
+    return {name: held[str(number)] for number, name in enumerate(names)}
+
+
+def unpacked(file: Path) -> bytes:
+    """The state dict of a .pt, .pth or .npz file as safetensors, numbered in its order; the names stand in the header.
+
+    Raises:
+        BadInput: with the reason alone, as a decoder says it.
+    """
+    try:
+        found = _checked((_read_arrays if file.suffix == ".npz" else _read_pickle)(file), file)
+    except BadInput as problem:
+        code = _BRINGS_CODE if isinstance(problem, BringsCode) else ""
+        raise type(problem)(code + str(problem).removeprefix(str(file)).lstrip()) from problem
+    numbered = {str(number): value.contiguous().clone() for number, value in enumerate(found.values())}
+    return save(numbered, {"names": json.dumps(list(found))})
+
+
 def _read_safetensors(file: Path) -> dict[str, Tensor]:
     try:
         return load_file(file)
@@ -106,7 +143,6 @@ def _read_arrays(file: Path) -> dict[str, Tensor]:
     try:
         if not zipfile.is_zipfile(file):
             raise ValueError("no archive")
-        _check_unpacked(file)
         with np.load(file, allow_pickle=False) as arrays:
             held: dict[str, Any] = {name: arrays[name] for name in arrays.files}
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, MemoryError) as error:
@@ -133,6 +169,9 @@ def _check_unpacked(file: Path) -> None:
 
 def _checked(state: dict[str, Tensor], file: Path) -> dict[str, Tensor]:
     """The state, once it is known that each of its tensors is a plain array of numbers of its own."""
+    if not any(value.numel() for value in state.values()):
+        held = f"{len(state)} arrays without a number in them" if state else "no array"
+        raise BadInput(f"{file} holds {held}, and is no model: save model.state_dict() of a network.")
     for name, value in state.items():
         short = name[:80].encode(errors="replace").decode()
         if len(name) > _LONGEST_NAME or short != name[:80]:
@@ -152,15 +191,11 @@ def _checked(state: dict[str, Tensor], file: Path) -> dict[str, Tensor]:
 def _read_pickle(file: Path) -> dict[str, Tensor]:
     try:
         # weights_only: a pickle may otherwise run any code of its author's when it is opened.
-        _check_unpacked(file)
         with torch.serialization.safe_globals(list(_ARRAYS)), warnings.catch_warnings(action="ignore"):
             content = torch.load(file, map_location="cpu", weights_only=True)
-    except BadInput:
-        raise
     except Exception as error:  # a bad file stops the reader anywhere: zip, pickle, storage
-        refuse_pickled_code(file)
         raise BadInput(
-            f"{file} was not read: it is damaged, or holds objects besides tensors, which are never unpickled. "
+            f"{file} {_DAMAGED}, or holds objects besides tensors, which are never unpickled. "
             "Ask for a plain state dict, from torch.save(model.state_dict(), ...), or for safetensors."
         ) from error
     return _state_of(content, file)

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from fluoroscope import strict_json
 from fluoroscope.errors import BadInput, Misconfigured
 from fluoroscope.findings.metrics import LEAKS, metric_of
 from fluoroscope.report.exports.brief import Brief
@@ -115,7 +116,7 @@ class _Server:
         request = urllib.request.Request(self.address + path, data=body, headers=headers, method=method)
         try:
             with urllib.request.urlopen(request, timeout=_SECONDS) as answer:
-                return json.loads(answer.read() or b"{}")
+                return strict_json.loads(answer.read() or b"{}")
         except urllib.error.HTTPError as problem:
             with problem:
                 said = problem.read(2000).decode("utf-8", "replace")

@@ -1,12 +1,12 @@
 """What kind of run a folder holds, and which of its files are made of patients' images."""
 
-import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fluoroscope import strict_json
 from fluoroscope.errors import BadInput
 
 GOING = ".fluoroscope-removed"
@@ -86,7 +86,7 @@ def _object(path: Path) -> Mapping[str, Any]:
     if path.is_symlink() or not path.is_file() or path.stat().st_size > MOST_BYTES:
         return {}
     try:
-        found = json.loads(path.read_bytes())
+        found = strict_json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}

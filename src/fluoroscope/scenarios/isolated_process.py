@@ -152,6 +152,8 @@ def read_guesses(told: Sequence[dict[str, Any]], arrays: dict[str, Tensor]) -> l
             elif which == str(number):
                 plain[field] = value
         plain["snapshots"] = dict(sorted(plain["snapshots"].items()))
+        if not isinstance(plain.get("images"), Tensor):
+            raise TypeError(f"guess {number} has no images")
         found.append(Reconstruction(**plain))
     return found
 

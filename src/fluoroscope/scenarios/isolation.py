@@ -4,22 +4,24 @@ The process is a fresh one, not a copy of ours, so that no image is in its memor
 folder, and neither its arguments nor its environment name the run.
 """
 
-import json
 import os
 import signal
 import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import safetensors.torch
 import torch
+from safetensors import SafetensorError
 from threadpoolctl import threadpool_info  # type: ignore[import-untyped]
 
+from fluoroscope import strict_json
 from fluoroscope.atomic_write import copy_file
 from fluoroscope.attacks import Attack
 from fluoroscope.attacks.common.checkpoint import Checkpoint
@@ -31,6 +33,9 @@ from fluoroscope.types import Network, Observation, Reconstruction
 _PROGRAM = "from fluoroscope.scenarios.isolated_process import serve; serve()"
 _PATIENCE = 5.0
 """Seconds that a process whose pipe has ended is given to end too."""
+_LONGEST_LINE = 2**28
+_MOST_BYTES = 2**33
+"""Of a message, and of the guesses behind the last one."""
 _PASSED = ("LANG", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "PATH", "SYSTEMROOT", "TZ")
 _PASSED_KINDS = ("CUDA", "GOMP_", "HIP_", "HSA_", "KMP_", "LC_", "MKL_", "NVIDIA_", "OMP_", "OPENBLAS_", "ROCR_")
 _PASSED_OF_PYTHON = ("PYTHONDONTWRITEBYTECODE", "PYTHONHASHSEED", "PYTHONUTF8", "PYTORCH_CUDA_ALLOC_CONF")
@@ -160,16 +165,45 @@ def _followed(
     process: "subprocess.Popen[bytes]", name: str, on_iteration: Callable[[int, int], None], kept: _Kept
 ) -> list[Reconstruction]:
     assert process.stdout is not None
-    for line in process.stdout:
-        message = json.loads(line)
+    garbled = f"the process of {name} said what cannot be read, so there is no guess of it.{kept.remedy}"
+    while line := process.stdout.readline(_LONGEST_LINE):
+        with _as_died(garbled):
+            message = _message(line)
+            problem = read_problem(message["raised"], kept.ours) if "raised" in message else None
         kept.bring_over()
         if "iteration" in message:
             on_iteration(*message["iteration"])
-        elif "raised" in message:
-            raise read_problem(message["raised"], kept.ours)
+        elif problem is not None:
+            raise problem
         elif len(content := process.stdout.read(message["bytes"])) == message["bytes"]:
-            return read_guesses(message["guesses"], safetensors.torch.load(content))
+            with _as_died(garbled):
+                return read_guesses(message["guesses"], safetensors.torch.load(content))
     raise AttackDied(f"the process of {name} {_how_it_ended(process)}.{kept.remedy}")
+
+
+def _message(line: bytes) -> dict[str, Any]:
+    """What the process says, once it is known that it is one of three things."""
+    message = strict_json.loads(line)
+    if not isinstance(message, dict):
+        raise TypeError("no message")
+    if "iteration" in message:
+        done, of = map(int, message["iteration"])
+        return {"iteration": (done, of)}
+    if "raised" in message:
+        return {"raised": dict(message["raised"])}
+    size = message["bytes"]
+    if isinstance(size, bool) or not isinstance(size, int) or not 0 <= size <= _MOST_BYTES:
+        raise ValueError("no number of bytes")
+    return {"bytes": size, "guesses": list(message["guesses"])}
+
+
+@contextmanager
+def _as_died(sentence: str) -> Iterator[None]:
+    """An attack is anybody's, and so is what its process says: what cannot be read is no guess."""
+    try:
+        yield
+    except (ValueError, TypeError, LookupError, AttributeError, OverflowError, SafetensorError) as problem:
+        raise AttackDied(sentence) from problem
 
 
 def _how_it_ended(process: "subprocess.Popen[bytes]") -> str:

@@ -1,11 +1,12 @@
 """How one attack did in a rehearsal, kept on disk: one that was killed tries no attack twice."""
 
-import json
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+from pydantic import TypeAdapter
 
 from fluoroscope import strict_json
 from fluoroscope.atomic_write import make_folder, write_text
@@ -44,21 +45,26 @@ class KeptRehearsals:
             return rehearse()
         path = self.folder / f"{digest(self.about, name, attack)[:24]}.json"
         try:
-            return read_row(json.loads(path.read_text(encoding="utf-8")))
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return read_row(strict_json.loads(path.read_text(encoding="utf-8")))
+        except (OSError, ValueError):
             row = rehearse()
         make_folder(self.folder)
         write_text(path, strict_json.dumps(asdict(row)))
         return row
 
 
-def read_row(row: dict[str, Any]) -> Rehearsed:
-    """From what `asdict` and JSON made of it; a number that JSON could not hold is NaN again."""
-    return Rehearsed(**{**row, **{key: _interval(row[key]) for key in ("leak", "told_apart")}})
+def read_row(row: Any) -> Rehearsed:  # noqa: ANN401  # JSON is any of its own types
+    """From what `asdict` and JSON made of it; a number that JSON could not hold is NaN again.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    try:
+        intervals = {key: _with_nan(row[key]) for key in ("leak", "told_apart")}
+        return TypeAdapter(Rehearsed).validate_python({**row, **intervals})
+    except (TypeError, KeyError, AttributeError) as problem:
+        raise ValueError(f"this is no row of a rehearsal ({problem!r})") from problem
 
 
-def _interval(ends: dict[str, Any] | None) -> Interval | None:
-    if ends is None:
-        return None
-    read: dict[str, Any] = {end: math.nan if value is None else value for end, value in ends.items()}
-    return Interval(**read)
+def _with_nan(ends: dict[str, Any] | None) -> dict[str, Any] | None:
+    return None if ends is None else {end: math.nan if value is None else value for end, value in ends.items()}

@@ -18,7 +18,7 @@ def read_history(ledger: Path) -> History:
         BadInput: the file is damaged.
     """
     path = history_path(ledger)
-    return History.from_json(path.read_text(encoding="utf-8")) if path.is_file() else History()
+    return History.from_json(path.read_bytes()) if path.is_file() else History()
 
 
 def write_history(ledger: Path, history: History) -> None:

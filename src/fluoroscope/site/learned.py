@@ -3,7 +3,6 @@
 Of the site's own images and of its update nothing is written here.
 """
 
-import json
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -66,7 +65,7 @@ def folder_for(kept: Path | None, seen: Observation, public: LabelledImages, see
 def read_learned(folder: Path) -> Learned | None:
     """What an earlier meter found out; a file that cannot be read counts as not there."""
     try:
-        found = json.loads((folder / _NAME).read_text(encoding="utf-8"))
+        found = strict_json.loads((folder / _NAME).read_text(encoding="utf-8"))
         rows = tuple(read_row(each) for each in found["rows"])
         left_out = tuple(map(str, found["left_out"]))
         return Learned(rows, int(found["learning"]), int(found["victims"]), float(found["seconds"]), left_out)

@@ -5,7 +5,6 @@ append takes away; a line that was changed, taken out or moved breaks the chain,
 """
 
 import fcntl
-import json
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -16,6 +15,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from fluoroscope import strict_json
 from fluoroscope.atomic_write import sync
 from fluoroscope.errors import BadInput
 from fluoroscope.site.entry import START, Entry
@@ -221,7 +221,7 @@ def _linked(line: bytes, entries: Sequence[Entry]) -> Entry | str:
 
 def _is_json(text: bytes) -> bool:
     try:
-        json.loads(text)
+        strict_json.loads(text)
     except ValueError:
         return False
     return True

@@ -1,11 +1,11 @@
 """What the page of one run says, by its kind: facts, tables, a curve, pictures, and files to open."""
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from fluoroscope import strict_json
 from fluoroscope.errors import FluoroscopeError
 from fluoroscope.report.traced import plain
 from fluoroscope.web.federation_files import read_federation
@@ -114,7 +114,7 @@ def _finished_cells(root: Root, folder: Path) -> tuple[tuple[str, ...], ...]:
         if (path, changed) not in _CELLS:
             if len(_CELLS) > 50_000:
                 _CELLS.clear()
-            read = json.loads(root.read(path, _MOST_SMALL))
+            read = strict_json.loads(root.read(path, _MOST_SMALL))
             words = ", ".join(f"{key} {value}" for key, value in read["settings"].items() if value is not None)
             _CELLS[path, changed] = (str(read.get("title") or words or "a cell")[:200], f"{float(read['seconds']):.1f}")
         rows.append(_CELLS[path, changed])
@@ -147,7 +147,7 @@ def _calibration(root: Root, run: Run) -> Detail:
     if not root.has(path):
         tried = len(list(run.folder.glob("tried/*.json")))
         return Detail(advice=f"{tried} settings were tried so far." if tried else "")
-    read = json.loads(root.read(path, _MOST_SMALL))
+    read = strict_json.loads(root.read(path, _MOST_SMALL))
     tables = []
     for each in read.get("defences", []):
         points = [_flat(point) for point in each.get("tried", [])]

@@ -4,13 +4,13 @@ Read as plain JSON (the layout: federation/store.py), since what trains networks
 """
 
 import fcntl
-import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
+from fluoroscope import strict_json
 from fluoroscope.errors import BadInput
 from fluoroscope.web.guarded_files import Root
 
@@ -116,7 +116,7 @@ def _read_round(root: Root, folder: Path, number: int) -> Round:
 
 def _json(root: Root, path: Path) -> dict[str, Any]:
     try:
-        content = json.loads(root.read(path))
+        content = strict_json.loads(root.read(path))
     except ValueError as problem:
         raise BadInput(f"{path} is damaged and cannot be read.") from problem
     if not isinstance(content, dict):

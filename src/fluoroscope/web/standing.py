@@ -1,12 +1,12 @@
 """How a run stands: under way with the time left, finished, stopped, failed, or broken and why."""
 
-import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from fluoroscope import strict_json
 from fluoroscope.errors import BadInput, FluoroscopeError
 from fluoroscope.findings import Audit, read_findings
 from fluoroscope.web.federation_files import read_federation
@@ -92,7 +92,7 @@ def _result_or_told(name: str) -> Callable[[Root, Run, float], Standing]:
     def stand(root: Root, run: Run, now: float) -> Standing:
         told, result = told_in(root, run.folder), run.folder / name
         if (told is None or told.standing(now) == "finished") and root.has(result):
-            json.loads(root.read(result))
+            strict_json.loads(root.read(result))
             return Standing(run, "finished", 1.0, began=told.began if told else None, updated=_changed(result))
         return _told(root, run, now)
 

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from flwr.app import ArrayRecord
+from flwr.app import ArrayRecord, ConfigRecord
 from flwr.serverapp.strategy import (
     DifferentialPrivacyServerSideFixedClipping,
     FedAdam,
@@ -17,6 +17,8 @@ from fluoroscope.federation.grid import InProcessGrid
 from fluoroscope.integrations.flower import record, record_mod
 from fluoroscope.integrations.recorded import RecordedUpdates
 
+from ...federation.hostile import ANY
+from ...federation.hostile import TRAINING as IN_TRAINING
 from .conftest import TRAINING, module, stock_app
 
 
@@ -94,3 +96,29 @@ def test_the_mod_writes_the_same_at_the_client(tmp_path):
 def test_a_client_may_name_itself(tmp_path):
     start(small(FedAvg), 1, [record_mod(tmp_path, client=lambda context: f"site {context.node_id}")])
     assert RecordedUpdates(tmp_path).clients(1) == ["site 2", "site 3", "site 4"]
+
+
+@pytest.mark.parametrize("name", {**ANY, **IN_TRAINING})
+def test_what_a_hostile_node_sends_is_recorded_as_an_update_or_not_at_all(tmp_path, name):
+    """The recorder neither falls over it nor keeps the strategy from seeing it; the others' updates are kept."""
+    seen = []
+
+    class Watching(FedAvg):
+        def aggregate_train(self, server_round, replies):
+            seen.extend(replies)
+            return None, None
+
+    grid = InProcessGrid(stock_app(), 3, lambda _: None)
+    recorded = record(small(Watching), tmp_path)
+    sent = ArrayRecord(module().state_dict())
+    honest = list(grid.send_and_receive(recorded.configure_train(1, sent, ConfigRecord({"server-round": 1}), grid)))
+    answer = {**ANY, **IN_TRAINING}[name](honest[0])
+    replies = [*(answer if isinstance(answer, list) else [answer]), *honest[1:]]
+    recorded.aggregate_train(1, replies)
+    assert len(seen) == len(replies)
+    updates = RecordedUpdates(tmp_path)
+    assert {"node-4"} <= set(updates.clients(1)) <= {"node-2", "node-3", "node-4"}
+    for client in updates.clients(1):
+        before, after = updates.load(1, client)
+        assert after.keys() <= before.keys()
+        assert all(value.shape == before[key].shape and value.isfinite().all() for key, value in after.items())

@@ -9,6 +9,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from fluoroscope import strict_json
 from fluoroscope.atomic_write import make_folder, write_tensors
 from fluoroscope.attacks.common.descent import S
 from fluoroscope.attacks.common.engine import DescentState
@@ -89,7 +90,7 @@ def _midway(tensors: dict[str, Tensor], numbers: str, fresh: DescentState[S]) ->
         kind, _, rest = name.partition(".")
         if rest:
             parts[kind][rest] = value
-    read = json.loads(numbers)
+    read = strict_json.loads(numbers)
     return DescentState(
         start=tensors["start"],
         x=tensors["x"],

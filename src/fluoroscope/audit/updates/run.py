@@ -13,6 +13,7 @@ from fluoroscope.audit.updates.findings import found_in_updates
 from fluoroscope.cells import LOCAL, CellStore, Engine, key, run_cells
 from fluoroscope.findings import Audit
 from fluoroscope.progress_file import progress_in
+from fluoroscope.runs.manifest import write_manifest
 
 _LATE = "the budget was spent before it was done; the same command goes on with it"
 
@@ -106,7 +107,9 @@ def run_asked(asked: AskedUpdates, out: Path, engine: Engine = LOCAL, on_progres
         left_out = {cell.id: _LATE for cell in cells if cell.id not in outcomes}
         findings = found_in_updates(asked, outcomes, left_out, out)
         seconds = {name: outcome.seconds for name, outcome in outcomes.items()}
-        return written(findings, seconds, time.monotonic() - began, asked.budget_minutes, out)
+        audited = written(findings, seconds, time.monotonic() - began, asked.budget_minutes, out)
+    write_manifest(out, "audit")
+    return audited
 
 
 def finished(asked: AskedUpdates, out: Path) -> int:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
+from fluoroscope import strict_json
 from fluoroscope.defences.guard.verdict import Reason
 from fluoroscope.errors import BadInput
 
@@ -82,14 +83,14 @@ class History:
         return json.dumps({"rounds": [dict(each) for each in self.rounds]})
 
     @staticmethod
-    def from_json(text: str) -> "History":
+    def from_json(text: str | bytes) -> "History":
         """Read what `to_json` wrote.
 
         Raises:
             BadInput: it is something else.
         """
         try:
-            given: Any = json.loads(text)
+            given: Any = strict_json.loads(text)
             rounds = tuple({str(k): float(v) for k, v in each.items()} for each in given["rounds"])
         except (ValueError, KeyError, TypeError, AttributeError) as problem:
             raise BadInput("the guard's history is damaged: delete it, and the guard starts a new one.") from problem

@@ -1,11 +1,11 @@
 """A site's privacy.json, or a job's config_fed_client.json, as defences: NVFlare itself is not imported."""
 
 import inspect
-import json
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from fluoroscope import strict_json
 from fluoroscope.defences.contract import Defence
 from fluoroscope.defences.hidden_layers import HiddenLayers
 from fluoroscope.defences.percentile_privacy import PercentilePrivacy
@@ -41,14 +41,14 @@ def read_privacy_json(path: str | Path, scope: str | None = None) -> list[Defenc
     """
     path = Path(path)
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as problem:
+        content = strict_json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as problem:
         raise BadInput(f"{path} cannot be read as JSON: {problem}.") from problem
     try:
         found = list(_filters(content, path, scope))
-    except (AttributeError, TypeError) as problem:
+        return [defence for each in found for defence in _defence(each, path)]
+    except (AttributeError, TypeError, ValueError, LookupError) as problem:
         raise BadInput(f"{path} is not laid out as NVFlare's files are: {problem}.") from problem
-    return [defence for each in found for defence in _defence(each, path)]
 
 
 def _filters(content: Mapping[str, Any], path: Path, scope: str | None) -> Iterator[Mapping[str, Any]]:

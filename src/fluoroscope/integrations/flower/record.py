@@ -5,10 +5,11 @@ app = ClientApp(mods=[record_mod("updates")])       # or at each client
 """
 
 import copy
+from collections import Counter
 from collections.abc import Callable, Iterable
 from logging import WARNING
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord
 from flwr.common.logger import log
@@ -19,7 +20,8 @@ from torch import Tensor
 from fluoroscope.errors import BadInput
 from fluoroscope.federation.guard import Mod, Next
 from fluoroscope.federation.messages import is_train
-from fluoroscope.integrations.flower.reading import ARRAYS, model_of, round_of, state_of
+from fluoroscope.federation.replies import why_no_update
+from fluoroscope.integrations.flower.reading import ARRAYS, model_key, round_of, state_of
 from fluoroscope.integrations.recorded import RecordedUpdates
 from fluoroscope.types import LocalTraining, Network
 
@@ -52,7 +54,7 @@ def record(
     updates = RecordedUpdates(folder)
     if updates.rounds():
         raise BadInput(f"{folder} holds the updates of another run: choose another folder, or delete it.")
-    recorded, sent_out = copy.copy(strategy), dict[int, dict[str, Tensor]]()
+    recorded, sent_out = copy.copy(strategy), dict[int, _Sent]()
 
     def configure_train(server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Iterable[Message]:
         messages = list(type(strategy).configure_train(recorded, server_round, arrays, config, grid))
@@ -64,13 +66,15 @@ def record(
         server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         answers = list(replies)  # a generator can be read once
+        times = Counter(reply.metadata.src_node_id for reply in answers)
         for reply in answers:  # before aggregating: FedMedian takes the arrays out of the replies
             node = reply.metadata.src_node_id
-            after, before = _model(reply), sent_out.get(node)
-            if after is None or before is None:
-                log(WARNING, "fluoroscope: no update of node %s in round %s to record", node, server_round)
+            sent, arrays = sent_out.get(node), _arrays(reply)
+            reason = "answered more than once" if times[node] > 1 else _why_not(arrays, sent)
+            if reason or sent is None or arrays is None:  # the strategy decides about it, as it would without us
+                log(WARNING, "fluoroscope: node %s %s; of round %s it has no record", node, reason, server_round)
             else:
-                updates.write(f"node-{node}", server_round, before, after, training, network)
+                updates.write(f"node-{node}", server_round, sent.state, state_of(arrays), training, network)
         return type(strategy).aggregate_train(recorded, server_round, answers)
 
     # On the copy itself: whatever `start` it has, it calls these two.
@@ -113,26 +117,50 @@ def record_mod(
     return mod
 
 
-def _models(messages: Iterable[Message]) -> dict[int, dict[str, Tensor]]:
+class _Sent(NamedTuple):
+    """The model that a node was sent, as it travelled and in tensors."""
+
+    arrays: ArrayRecord
+    state: dict[str, Tensor]
+
+
+def _models(messages: Iterable[Message]) -> dict[int, _Sent]:
     """By node. Strategies put one record in every message: it is read once."""
-    read: dict[int, dict[str, Tensor] | None] = {}
+    read: dict[int, _Sent | None] = {}
     found = {}
     for message in messages:
-        key = id(next(iter(message.content.array_records.values()), None))
-        if key not in read:
-            read[key] = _model(message)
-        if (model := read[key]) is not None:
+        arrays, state = _arrays(message), None
+        if id(arrays) not in read:
+            state = _model(message)
+            read[id(arrays)] = None if arrays is None or state is None else _Sent(arrays, state)
+        if (model := read[id(arrays)]) is not None:
             found[message.metadata.dst_node_id] = model
     return found
 
 
-def _model(message: Message) -> dict[str, Tensor] | None:
-    """The model in a message: the usual record where there are several."""
+def _arrays(message: Message) -> ArrayRecord | None:
+    """The record of the model in a message: the usual one where there are several."""
     if not message.has_content():
         return None
     usual = message.content.array_records.get(ARRAYS)
     try:
-        return state_of(usual) if usual else model_of(message.content)
+        return usual or message.content.array_records[model_key(message.content)]
+    except BadInput:
+        return None
+
+
+def _why_not(arrays: ArrayRecord | None, sent: _Sent | None) -> str:
+    """Why there is nothing to record of a node; empty where there is."""
+    if sent is None:
+        return "was not asked"
+    return "sent no model" if arrays is None else why_no_update(arrays, sent.arrays) or ""
+
+
+def _model(message: Message) -> dict[str, Tensor] | None:
+    """The model in a message, in tensors."""
+    arrays = _arrays(message)
+    try:
+        return None if arrays is None else state_of(arrays)
     except BadInput:
         return None
 

@@ -1,6 +1,5 @@
 """P1's federation, trained once under a study's folder; its held-out images are the victims of every cell."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -124,7 +123,7 @@ class Federation:
         plan = self.plan(seed)
         store = federate(plan, folder / "federations" / plan.fingerprint[:16])
         states = {r: store.global_state(r - 1) for r in STAGES[self.scale]}
-        scored = json.loads((store.folder / "result.json").read_text())["last"]
+        scored = store.result["last"]
         return Trained(load_task(plan), states, (scored or {}).get("accuracy"))
 
 

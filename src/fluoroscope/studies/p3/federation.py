@@ -1,6 +1,5 @@
 """P3's federations: four hospitals, brain MRI in four classes, by strategy, privacy and split."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -173,7 +172,7 @@ class Trained:
     @property
     def test(self) -> Mapping[str, float]:
         """The last model on the test images."""
-        scored: Mapping[str, float] = json.loads((self.store.folder / "result.json").read_text())["last"]
+        scored: Mapping[str, float] = self.store.result["last"]
         return scored
 
     def state(self, server_round: int) -> dict[str, Tensor]:
