@@ -1,6 +1,7 @@
 """Runs a study's cells, then writes findings, table and figure."""
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +91,9 @@ def write_findings(findings: Findings, out: Path) -> dict[str, Path]:
     folder = out / findings.study.name
     make_folder(folder)
     data, table = folder / "findings.json", folder / "table.md"
-    write_text(data, strict_json.dumps(findings.plain()))
+    plain = findings.plain()
+    rows = plain.pop("rows")
+    write_text(data, strict_json.dumps({**plain, "date": datetime.now(UTC).date().isoformat(), "rows": rows}))
     write_text(table, f"# {findings.study.title}\n\n{findings.study.claim}\n\n{markdown(findings.rows)}")
     title = f"{findings.study.name}: {findings.study.title} ({findings.size} size, seed {findings.seed})"
     png, svg = write(findings.study.draw(title, findings.rows), folder / "figure")
