@@ -43,8 +43,8 @@ def add_to(app: typer.Typer) -> None:
 
     @study.command(
         "run",
-        epilog="Examples: fluoroscope study run p4/table-2 --data X-ray=folder:xrays/   |   fluoroscope study run --all "
-        "--sets sets.toml",
+        epilog="Examples: fluoroscope study run p4/table-2 --data X-ray=folder:xrays/   |   "
+        "fluoroscope study run --all --sets sets.toml",
     )
     def run(
         names: Annotated[
@@ -57,8 +57,8 @@ def add_to(app: typer.Typer) -> None:
         data: Annotated[
             list[str] | None,
             typer.Option(
-                help="A source of images, as in `data show`, for the phantoms; or NAME=SOURCE for one data set, as often "
-                "as needed: X-ray, CIFAR, MNIST, Omniglot, phantom/chest ..."
+                help="A source of images, as in `data show`, for the phantoms; or NAME=SOURCE for one data set, as "
+                "often as needed: X-ray, CIFAR, MNIST, Omniglot, phantom/chest ..."
             ),
         ] = None,
         sets: Annotated[

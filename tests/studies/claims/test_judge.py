@@ -62,7 +62,11 @@ def test_what_was_not_run_is_said():
 
 def test_a_claim_about_every_strategy_is_counted():
     claim = parsed({**USUAL, "each": "strategy", "why": "small."})
-    rows = [row(lr, failed, 0, 99, strategy=s) for s, pair in {"a": (3, 1), "b": (1, 3)}.items() for lr, failed in zip((1.0, 0.1), pair, strict=True)]
+    rows = [
+        row(lr, failed, 0, 99, strategy=s)
+        for s, pair in {"a": (3, 1), "b": (1, 3)}.items()
+        for lr, failed in zip((1.0, 0.1), pair, strict=True)
+    ]
     found = judge(claim, findings(*rows))
     assert (found.status, found.ours, found.reason) == ("differs", "holds for 1 of 2", "small.")
     assert judge(claim.model_copy(update={"at_least": 1}), findings(*rows)).status == "agrees"

@@ -10,7 +10,6 @@ from typing import Any, Literal
 
 from scipy.stats import t as student
 
-
 from fluoroscope.errors import BadInput, Misconfigured
 from fluoroscope.studies.claims.claim import Claim, Selector, claims
 from fluoroscope.studies.claims.rule import Measured, Rule, Verdict

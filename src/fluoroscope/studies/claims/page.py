@@ -9,10 +9,10 @@ from fluoroscope.studies.claims.judge import Judged, Status
 _COLUMNS = ("where", "what is claimed", "theirs", "ours", "stands", "on", "command")
 _HEAD = """# Where the claims of the four papers stand
 
-Made by `fluoroscope study claims {folder}` from the findings of finished studies; no line is written by hand. A claim names
-rows of a study and a rule. It *agrees* or *differs* where our 95 % intervals leave no doubt, and is *unclear* where they
-do not; without an interval the numbers decide. A claim about all strategies is judged by the numbers alone. The claims
-and rules: `src/fluoroscope/studies/claims/*.toml`; the papers: [bibliography](bibliography.md#p1); the images:
+Made by `fluoroscope study claims {folder}` from the findings of finished studies; no line is written by hand. A claim
+names rows of a study and a rule. It *agrees* or *differs* where our 95 % intervals leave no doubt, and is *unclear*
+where they do not; without an interval the numbers decide. A claim about all strategies is judged by the numbers alone.
+The claims and rules: `src/fluoroscope/studies/claims/*.toml`; the papers: [bibliography](bibliography.md#p1); the images:
 [data-sets.md](data-sets.md).
 """
 
@@ -25,7 +25,9 @@ def markdown(found: Sequence[Judged], folder: str = "RUNS") -> str:
     for paper in dict.fromkeys(each.claim.paper for each in found):
         parts.append(f"\n## {paper}\n\n| {' | '.join(_COLUMNS)} |\n|{'---|' * len(_COLUMNS)}\n")
         parts += [f"| {' | '.join(_cells(each))} |\n" for each in found if each.claim.paper == paper]
-        reasons = [f"- {e.claim.where}, {e.claim.what.rstrip('.')}: {e.reason}\n" for e in found if _explained(e, paper)]
+        reasons = [
+            f"- {e.claim.where}, {e.claim.what.rstrip('.')}: {e.reason}\n" for e in found if _explained(e, paper)
+        ]
         parts += ["\n", *reasons] if reasons else []
     return "".join(parts)
 

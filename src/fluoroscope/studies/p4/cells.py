@@ -154,7 +154,9 @@ def gradients(
     found = []
     for number, (image, label) in enumerate(zip(victims.images, victims.labels, strict=True)):
         if number == 0 or weights != "one":
-            network = client_mode(_drawn(architecture, derive(seed, "p4", number) if number else seed, weights), training)
+            network = client_mode(
+                _drawn(architecture, derive(seed, "p4", number) if number else seed, weights), training
+            )
             buffers = {name: value.clone() for name, value in network.named_buffers()}
             parameters = dict(network.named_parameters())
             state = {name: value.detach() for name, value in parameters.items()}

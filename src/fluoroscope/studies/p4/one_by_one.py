@@ -51,7 +51,9 @@ class OneByOne:
         return found
 
     def _one(self, seen: Observation, rng: torch.Generator) -> Reconstruction:
-        assert seen.network is not None and seen.state_before is not None and seen.update is not None
+        assert seen.network is not None
+        assert seen.state_before is not None
+        assert seen.update is not None
         network = seen.network.build()
         network.load_state_dict({**network.state_dict(), **seen.state_before})
         names = [name for name, _ in network.named_parameters()]
@@ -75,7 +77,7 @@ class OneByOne:
 
         snapshots, trace = {}, []
         for iteration in range(1, self.iterations + 1):
-            trace.append(float(optimiser.step(closure)))
+            trace.append(float(optimiser.step(closure).detach()))
             if iteration % self.snapshots == 0 or iteration == self.iterations:
                 snapshots[iteration] = image.detach().clone()
         if self.evaluations is not None:

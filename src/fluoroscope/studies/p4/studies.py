@@ -106,6 +106,16 @@ def _with_dlg() -> list[Configuration]:
     return cells
 
 
+def _otherwise() -> list[Configuration]:
+    """P4's loop on the same images, and each thing that ours could do otherwise than P4's code, one at a time."""
+    eucl, ag = _four(20)[:2]
+    narrow = Configuration("TG", "Gaussian", 20, 100, lambda2=50)
+    networks = [{"weights": "one"}, {"weights": "torch"}, {"classes": 10}, {"classes": 2}]
+    changed = [replace(cell, **change) for cell in (eucl, ag) for change in networks]  # type: ignore[arg-type]
+    loops = [replace(eucl, loop="P4's"), replace(ag, loop="P4's"), replace(eucl, loop="P4's, line search")]
+    return [eucl, ag, narrow, *loops, replace(ag, form="paper"), replace(narrow, form="paper"), *changed]
+
+
 def _of_table(table: Table, lambdas: tuple[int, ...], row: Settings) -> dict[str, float | None] | None:
     if row["distance"] not in ("Gaussian", "AG"):
         return None
@@ -167,6 +177,13 @@ enter(
         _same([cell for name in OTHERS for cell in _four(dataset=name)]),
         draw.failures,
         _table_4,
+    ),
+    Study(
+        "p4/differences",
+        "P4's own loop on the same images, and what ours could do otherwise",
+        "P4's text leaves open what its code decides: outputs, weights, the exponents, no line search.",
+        _same(_otherwise()),
+        draw.by_difference,
     ),
     Study(
         "p4/fig-1",
