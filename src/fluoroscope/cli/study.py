@@ -16,7 +16,7 @@ Out = Annotated[
 ]
 
 
-def shown_path(path: Path) -> str:
+def shown(path: Path) -> str:
     """As a page may name it: a path of one machine says nothing on another."""
     return path.name if path.is_absolute() else path.as_posix()
 
@@ -115,11 +115,11 @@ def add_to(app: typer.Typer) -> None:
 
         if form not in ("md", "json"):
             raise Misconfigured(f"--format must be md or json, not {form!r}.")
-        found = judged(runs, paper)
         if keep is not None:
             kept.keep(runs, keep)
+        where = keep or runs
+        found = judged(where, paper)
         if form == "json":
             console.print_json(page.as_data(found))
         else:
-            named = shown_path(keep or runs)
-            typer.echo(measured(keep or runs, named) if tables else page.markdown(found, named), nl=False)
+            typer.echo(measured(where, shown(where)) if tables else page.markdown(found, shown(where)), nl=False)

@@ -12,8 +12,8 @@ _HEAD = """# Where the claims of the four papers stand
 Made by `fluoroscope study claims {folder}` from the findings of finished studies; no line is written by hand. A claim
 names rows of a study and a rule. It *agrees* or *differs* where our 95 % intervals leave no doubt, and is *unclear*
 where they do not; without an interval the numbers decide. A claim about all strategies is judged by the numbers alone.
-The claims and rules: `src/fluoroscope/studies/claims/*.toml`; the papers: [bibliography](bibliography.md#p1); the images:
-[data-sets.md](data-sets.md).
+The claims and rules: `src/fluoroscope/studies/claims/*.toml`; the papers: [bibliography](bibliography.md#p1); the
+images: [data-sets.md](data-sets.md); all numbers: [study-tables.md](study-tables.md).
 """
 
 

@@ -12,8 +12,8 @@ _HEAD = """# What the studies measured
 
 Made by `fluoroscope study claims {folder} --tables` from the findings of finished studies; no number is written by
 hand. An interval is a 95 % interval, ± a standard deviation over seeds; "paper" is what the paper prints for the row.
-What each study compares: [studies.md](studies.md); the images: [data-sets.md](data-sets.md); what it says to the papers'
-claims: [claims.md](claims.md).
+What each study compares: [studies.md](studies.md); the images: [data-sets.md](data-sets.md); what it says to the
+papers' claims: [claims.md](claims.md).
 """
 _LEFT_OUT = ("seconds", "paper", "curves", "failed", "form", "iterations")
 Row = Mapping[str, Any]
