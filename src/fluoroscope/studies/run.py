@@ -40,6 +40,7 @@ class Findings:
             "size": self.size,
             "seed": self.seed,
             "seconds": self.seconds,
+            "date": datetime.now(UTC).date().isoformat(),
             "rows": [self._plain(row) for row in self.rows],
         }
 
@@ -91,9 +92,7 @@ def write_findings(findings: Findings, out: Path) -> dict[str, Path]:
     folder = out / findings.study.name
     make_folder(folder)
     data, table = folder / "findings.json", folder / "table.md"
-    plain = findings.plain()
-    rows = plain.pop("rows")
-    write_text(data, strict_json.dumps({**plain, "date": datetime.now(UTC).date().isoformat(), "rows": rows}))
+    write_text(data, strict_json.dumps(findings.plain()))
     write_text(table, f"# {findings.study.title}\n\n{findings.study.claim}\n\n{markdown(findings.rows)}")
     title = f"{findings.study.name}: {findings.study.title} ({findings.size} size, seed {findings.seed})"
     png, svg = write(findings.study.draw(title, findings.rows), folder / "figure")

@@ -3,7 +3,7 @@
 import json
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -17,6 +17,12 @@ from fluoroscope.studies.study import STUDIES
 
 Status = Literal["agrees", "differs", "unclear", "not run", "not reproducible here"]
 Row = Mapping[str, Any]
+_OF: dict[str, Callable[[list[float]], float]] = {
+    "mean": statistics.fmean,
+    "sum": math.fsum,
+    "min": lambda numbers: min(numbers),
+    "max": lambda numbers: max(numbers),
+}
 
 
 class NoSuchRow(Exception):
@@ -129,7 +135,7 @@ def selected(selector: Selector, rows: Sequence[Row]) -> Measured:
         raise NoSuchRow(f"no row with {settings} has {selector.measure}.")
     if selector.of != "only":
         numbers = [float(row[selector.measure]) for row in fit]
-        return Measured({"mean": statistics.fmean, "sum": math.fsum, "min": min, "max": max}[selector.of](numbers))
+        return Measured(_OF[selector.of](numbers))
     if len(fit) > 1:
         raise NoSuchRow(f"{len(fit)} rows have {settings}: the study was changed.")
     return _with_interval(fit[0], selector.measure)

@@ -21,7 +21,7 @@ def keep(runs: Path, folder: Path) -> list[Path]:
         path = folder / f"{name}.json"
         make_folder(path.parent)
         rows = [{key: _short(value) for key, value in row.items() if key != "curves"} for row in found["rows"]]
-        head = {key: found[key] for key in ("study", "size", "seed", "date") if key in found}
+        head: dict[str, Any] = {key: found[key] for key in ("study", "size", "seed", "date") if key in found}
         write_text(path, strict_json.dumps({**head, "seconds": round(found["seconds"]), "rows": rows}))
         written.append(path)
     return written

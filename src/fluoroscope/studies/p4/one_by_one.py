@@ -77,7 +77,7 @@ class OneByOne:
 
         snapshots, trace = {}, []
         for iteration in range(1, self.iterations + 1):
-            trace.append(float(optimiser.step(closure).detach()))
+            trace.append(float(optimiser.step(closure).detach()))  # type: ignore[no-untyped-call]
             if iteration % self.snapshots == 0 or iteration == self.iterations:
                 snapshots[iteration] = image.detach().clone()
         if self.evaluations is not None:
