@@ -16,9 +16,12 @@ from torch import Tensor, nn
 from fluoroscope.attacks import ATTACKS
 from fluoroscope.attacks.common.descent import Evaluate
 from fluoroscope.attacks.common.engine import Budget
+from fluoroscope.attacks.common.initialisation import TransformedGaussian
 from fluoroscope.attacks.common.lbfgs import BatchedLbfgs, LbfgsState
+from fluoroscope.attacks.gradient_inversion.distances import SquaredL2
 from fluoroscope.data import Request, load
 from fluoroscope.models import Architecture
+from fluoroscope.studies.p4.one_by_one import OneByOne
 from fluoroscope.threat_models import THREATS
 from fluoroscope.types import LocalTraining, Observation, Sgd
 
@@ -60,28 +63,6 @@ def observed(model: nn.Module, architecture: Architecture, image: Tensor, label:
     state = {name: value.detach() for name, value in model.state_dict().items()}
     training = LocalTraining(Sgd(1.0), 1, 1)
     return Observation(THREATS.get("curious-server"), 1, ("c",), architecture, training, state, update, {}, {})
-
-
-def one_by_one(model: nn.Module, seen: Observation, start: Tensor) -> tuple[Tensor, int]:
-    """P4's loop from the same start: the last image, and how often it was evaluated."""
-    assert seen.update is not None
-    theirs = [-g for g in seen.update.values()]
-    image, logits = start.clone().requires_grad_(), torch.rand(1, CLASSES).requires_grad_()
-    optimiser = torch.optim.LBFGS([image, logits], lr=0.1)
-    evaluations = 0
-
-    def closure() -> Tensor:
-        nonlocal evaluations
-        evaluations += 1
-        optimiser.zero_grad()
-        ours = gradient(model, image, logits.softmax(1), create_graph=True)
-        gap = torch.stack([(a - b).square().sum() for a, b in zip(ours, theirs, strict=True)]).sum()
-        gap.backward()
-        return gap
-
-    for _ in range(ITERATIONS):
-        optimiser.step(closure)
-    return image.detach(), evaluations
 
 
 def converged(image: Tensor, start: Tensor, truth: Tensor) -> bool:
@@ -129,7 +110,6 @@ def main() -> None:
     seen = [observed(model, architecture, x, y) for x, y in zip(truths, labels, strict=True)]
     attack = replace(ATTACKS.get("eucl-tg"), budget=Budget(ITERATIONS))
     rng = torch.Generator()
-    starts = [r.start for r in replace(attack, budget=Budget(1)).run(seen, rng.manual_seed(0))]
 
     closed = ATTACKS.get("r-gap")
     closed.run(seen[:1], rng)  # warms up
@@ -142,9 +122,11 @@ def main() -> None:
 
     def one_alone(i: int) -> None:
         nonlocal alone_cost, evaluations, alone_failed
-        (image, count), cost = timed(lambda: one_by_one(model, seen[i], starts[i]))
-        alone_cost, evaluations = alone_cost + cost, evaluations + count
-        alone_failed += not converged(image, starts[i], truths[i])
+        counts: list[int] = []
+        loop = OneByOne(SquaredL2(), TransformedGaussian(), ITERATIONS, evaluations=counts)
+        (found,), cost = timed(lambda: loop.run(seen[i : i + 1], torch.Generator().manual_seed(i)))
+        alone_cost, evaluations = alone_cost + cost, evaluations + sum(counts)
+        alone_failed += not converged(found.last, found.start, truths[i])
 
     counted = Counted(BatchedLbfgs(lr=0.1))
     one_alone(0)

@@ -29,7 +29,7 @@ def test_json_is_the_findings_and_nothing_else(counting, tmp_path):
     done = fluoroscope("study", "run", counting.name, "--seed", 4, "--json", "--out", "out", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     printed = json.loads(done.stdout)
-    assert set(printed) == {"study", "size", "seed", "seconds", "rows"}
+    assert set(printed) == {"study", "size", "seed", "seconds", "date", "rows"}
     assert printed == json.loads((tmp_path / "out/t/counting/findings.json").read_text())
     assert [row["paper"] for row in printed["rows"]] == [{"square": 1.0}, {"square": 4.5, "cube": 8}, None]
 
@@ -69,6 +69,38 @@ def test_workers_and_their_number_change_nothing(counting, tmp_path):
     assert RAN == [1, 2, 3], "two workers ran elsewhere"
 
 
+def test_several_studies_and_one_that_fails(counting, tmp_path, monkeypatch):
+    from dataclasses import replace
+
+    broken = replace(counting, name="t/broken", draw=lambda title, rows: 1 / 0)
+    monkeypatch.setitem(STUDIES._parts, "t/broken", broken)
+    told = ["study", "run", "t/broken", counting.name, "--out", "out"]
+    done = fluoroscope(*told, "--json", cwd=tmp_path)
+    assert done.returncode == 4
+    first, second = json.loads(done.stdout)["studies"]
+    assert (first["study"], first["failed"]) == ("t/broken", "ZeroDivisionError: division by zero")
+    assert (second["rows"], second["failed"]) == (3, "")
+    monkeypatch.setitem(STUDIES._parts, "t/broken", replace(broken, draw=counting.draw))
+    again = fluoroscope(*told, cwd=tmp_path)
+    assert again.returncode == 0, again.stderr
+    assert "fluoroscope study claims out" in again.stdout + again.stderr
+    assert RAN == [1, 2, 3], "nothing was run twice"
+
+
+def test_claims_by_what_was_run(counting, tmp_path):
+    fluoroscope("study", "run", counting.name, "--out", "out", cwd=tmp_path)
+    page = fluoroscope("study", "claims", "out", cwd=tmp_path)
+    assert page.returncode == 0, page.stderr
+    assert "Made by `fluoroscope study claims out`" in page.stdout
+    assert "not run" in page.stdout
+    read = json.loads(fluoroscope("study", "claims", "out", "--format", "json", "--paper", "P4", cwd=tmp_path).stdout)
+    assert {claim["paper"] for claim in read["claims"]} == {"P4"}
+    kept = fluoroscope("study", "claims", "out", "--tables", "--keep", "kept", cwd=tmp_path).stdout
+    assert "Made by `fluoroscope study claims kept --tables`" in kept
+    assert "| number | square | square, paper |" in kept
+    assert (tmp_path / "kept/t/counting.json").exists()
+
+
 def test_a_real_study_on_other_data(tmp_path, monkeypatch):
     """The smallest of them: two cells of P4 with two images and three iterations."""
     from dataclasses import replace
@@ -95,7 +127,13 @@ def test_a_real_study_on_other_data(tmp_path, monkeypatch):
         (["run", "p4/table-2", "--engine", "rey"], "local:WORKERS, ray or ray:ADDRESS, not 'rey'"),
         (["run", "p4/table-2", "--engine", "ray", "--workers", "2"], "--workers 2 is for --engine local"),
         (["run", "p4/table-2", "--workers", "0"], "--workers"),
-        (["run"], "NAME"),
+        (["run"], "or give --all"),
+        (["run", "p4/table-2", "--all"], "or give --all"),
+        (["run", "p4/table-4", "--data", "folder:a", "--data", "MNIST=folder:b"], "name the data set of each"),
+        (["run", "p4/table-4", "--sets", "none.toml"], "is no TOML file"),
+        (["claims", "nowhere"], "there is no folder 'nowhere'"),
+        (["claims", ".", "--format", "html"], "md or json"),
+        (["claims", ".", "--paper", "P5"], "P1, P2, P3 or P4"),
     ],
 )
 def test_wrong_input_is_one_sentence_and_exit_code_2(arguments, message, tmp_path):
@@ -106,5 +144,5 @@ def test_wrong_input_is_one_sentence_and_exit_code_2(arguments, message, tmp_pat
 
 
 def test_help_teaches_with_examples(tmp_path):
-    for command in ("list", "run"):
+    for command in ("list", "run", "claims"):
         assert "Example" in fluoroscope("study", command, "--help", cwd=tmp_path).stdout

@@ -129,7 +129,7 @@ def test_findings_table_and_figure_are_written(study, tmp_path):
     assert told[-1][:2] == (3.0, 3)
     files = write_findings(findings, tmp_path)
     read = json.loads(files["findings"].read_text())
-    assert list(read) == ["study", "size", "seed", "seconds", "rows"]
+    assert list(read) == ["study", "size", "seed", "seconds", "date", "rows"]
     assert (read["study"], read["size"], read["seed"]) == ("t/counting", "small", 7)
     first = {"data": "phantom/chest", "number": 1, "square": 1, "undefined": None}
     assert read["rows"][0] == {**first, "curves": {"iteration": [0, 1], "square": [0.0, 1.0]}, "paper": {"square": 1.0}}

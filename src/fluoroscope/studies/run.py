@@ -1,6 +1,7 @@
 """Runs a study's cells, then writes findings, table and figure."""
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from fluoroscope.federation.data_plan import shown_source
 from fluoroscope.progress_file import progress_in
 from fluoroscope.report.figures import write
 from fluoroscope.runs.manifest import forget_manifest
-from fluoroscope.studies.study import Row, Rows, Settings, Size, Study
+from fluoroscope.studies.study import Row, Rows, Settings, Size, Sources, Study
 from fluoroscope.studies.table import markdown
 
 _KEPT = ("cells", "checkpoints", "federations", "learned", "shadows")
@@ -39,6 +40,7 @@ class Findings:
             "size": self.size,
             "seed": self.seed,
             "seconds": self.seconds,
+            "date": datetime.now(UTC).date().isoformat(),
             "rows": [self._plain(row) for row in self.rows],
         }
 
@@ -52,7 +54,7 @@ def run(
     study: Study,
     size: Size,
     seed: int,
-    data: str | None,
+    data: Sources,
     out: Path,
     on_cell: OnProgress = lambda done, cells, what: None,
     engine: Engine | None = None,
@@ -63,7 +65,8 @@ def run(
     """
     grid = study.grid(size, data)
     forget_manifest(out)
-    make_run_folder(out, (*_KEPT, study.name), private=data is not None and not data.startswith("phantom/"))
+    private = not all(cell.data.startswith("phantom/") for cell in grid)
+    make_run_folder(out, (*_KEPT, study.name), private=private)
     with progress_in(out / study.name, "study") as keep:
 
         def tell(done: float, cells: int, what: str) -> None:

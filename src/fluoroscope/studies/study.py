@@ -12,6 +12,10 @@ from fluoroscope.registry import Registry
 Size = Literal["small", "paper"]
 """Minutes on two cores, or the paper's scale."""
 Settings = Mapping[str, Any]
+Sources = str | Mapping[str, str] | None
+"""The images of a user: for every cell; or by the name of a data set or of the phantom in its place."""
+NONE_EMBEDDED = ""
+"""The images of a cell that no phantom stands in for: it is left out unless they are given."""
 
 
 class StudyCell(Cell, Protocol):
@@ -58,10 +62,17 @@ class Study:
     parallel: bool = False
     """Whether its cells run side by side, each on one thread. Not where they are timed."""
 
-    def grid(self, size: Size, data: str | None) -> list[StudyCell]:
+    def grid(self, size: Size, data: Sources) -> list[StudyCell]:
         """The cells of a size, on a user's data where it is given; none twice."""
-        cells = self.cells[size]
-        return list(dict.fromkeys(cells if data is None else [replace(cell, data=data) for cell in cells]))
+        cells = [replace(cell, data=_source(cell, data)) for cell in self.cells[size]]
+        return list(dict.fromkeys(cell for cell in cells if cell.data != NONE_EMBEDDED))
+
+
+def _source(cell: StudyCell, data: Sources) -> str:
+    if isinstance(data, str):
+        return data
+    names = (getattr(cell, "dataset", cell.data), cell.data)
+    return next((data[name] for name in names if name in data), cell.data) if data else cell.data
 
 
 STUDIES: Registry[Study] = Registry("studies")

@@ -77,9 +77,13 @@ class Cosine:
 @DISTANCES.register("gaussian")
 @dataclass(frozen=True)
 class Gaussian:
-    """SAPAG, P4 eq. 4 with a fixed lambda^2: sum over layers of Q (1 - exp(-|g' - g|^2 / lambda^2)), Q = 1/layer."""
+    """SAPAG, P4 eq. 4 with a fixed lambda^2: sum over layers of Q (1 - exp(-|g' - g|^2 / lambda^2)), Q = 1/layer.
+
+    P4's code has one exponential over all layers together, and that is what its tables I and III are of.
+    """
 
     lambda2: float = 200.0
+    form: Literal["paper", "code"] = "paper"
 
     def __post_init__(self) -> None:
         if not self.lambda2 > 0:
@@ -87,7 +91,7 @@ class Gaussian:
 
     def __call__(self, simulated: Layers, seen: Layers) -> Tensor:
         exponents = [_square(a, b) / self.lambda2 for a, b in zip(simulated, seen, strict=True)]
-        return _kernel(exponents)
+        return _kernel(exponents if self.form == "paper" else [_total(exponents)])
 
 
 @DISTANCES.register("adaptive-gaussian")

@@ -1,7 +1,7 @@
 """P4's tables and figures: `Analysing the Influence of Attack Configurations on the Reconstruction of Medical Images`.
 
-The paper's other data sets (CIFAR-100, MNIST, Omniglot, SVHN) are natural images; colour fundus and brain phantoms
-stand in for them, and a row says which paper's data set its printed numbers are of.
+Small is the paper's size: 100 images on networks of 100 outputs, fewer lambda^2, and the ResNet for a few steps only.
+Colour fundus and brain phantoms stand in for CIFAR-100 and MNIST; Omniglot takes part where it is given.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,9 +11,13 @@ from typing import Any
 
 from fluoroscope.studies.p4 import figures as draw
 from fluoroscope.studies.p4.cells import Configuration, Init, Measure
-from fluoroscope.studies.study import Settings, Size, Study, enter
+from fluoroscope.studies.study import NONE_EMBEDDED, Settings, Size, Study, enter
 
-CHEST, FUNDUS, BRAIN = "phantom/chest", "phantom/fundus", "phantom/brain"
+CHEST = "phantom/chest"
+SETS = {"X-ray": CHEST, "CIFAR": "phantom/fundus", "MNIST": "phantom/brain", "Omniglot": NONE_EMBEDDED}
+"""P4's data sets, and the phantoms in their place."""
+OTHERS = ("CIFAR", "MNIST", "Omniglot")
+IMAGES = 100
 INITS: tuple[Init, ...] = ("TG", "Unif")
 MEASURES: tuple[Measure, ...] = ("Eucl", "AG")
 Table = Mapping[str, Mapping[str, tuple[float | None, ...]]]
@@ -67,41 +71,49 @@ TABLE_4 = {
 }
 
 
-def _sweep(lambdas: tuple[int, ...], images: int, data: str) -> list[Configuration]:
-    fixed = [Configuration(init, "Gaussian", images, 100, lambda2=x, data=data) for init in INITS for x in lambdas]
-    return fixed + [Configuration(init, "AG", images, 100, data=data) for init in INITS]
+def _sweep(lambdas: tuple[int, ...], dataset: str) -> list[Configuration]:
+    fixed = [
+        Configuration(init, "Gaussian", IMAGES, 100, lambda2=x, data=SETS[dataset], dataset=dataset)
+        for init in INITS
+        for x in lambdas
+    ]
+    return fixed + [cell for cell in _four(IMAGES, dataset=dataset) if cell.distance == "AG"]
 
 
-def _four(images: int, lr: float = 0.1, data: str = CHEST, iterations: int = 100) -> list[Configuration]:
+def _four(images: int = IMAGES, lr: float = 0.1, dataset: str = "X-ray") -> list[Configuration]:
     return [
-        Configuration(init, distance, images, iterations, lr, data=data) for init, distance in product(INITS, MEASURES)
+        Configuration(init, distance, images, 100, lr, data=SETS[dataset], dataset=dataset)
+        for init, distance in product(INITS, MEASURES)
     ]
 
 
-def _sizes(cells: Callable[[int], list[Configuration]], small: int = 6) -> dict[Size, list[Configuration]]:
-    """The cells on so many images, and as P4 prints them."""
-    return {"small": cells(small), "paper": _as_printed(cells(100))}
-
-
-def _as_printed(cells: list[Configuration]) -> list[Configuration]:
-    """On networks of the size that P4 prints: about 85,000 and 14.5 M parameters."""
-    return [replace(cell, classes=100) for cell in cells]
-
-
-def _other_data(images: int) -> list[Configuration]:
-    return [*_four(images, data=FUNDUS), *_four(images, data=BRAIN)]
+def _same(cells: list[Configuration]) -> dict[Size, list[Configuration]]:
+    """The paper's own size, whichever is asked for."""
+    return {"small": cells, "paper": cells}
 
 
 def _sapag(images: int) -> list[Configuration]:
-    return [Configuration("TG", "SAPAG", images, 100, data=FUNDUS), *_four(images, data=FUNDUS)[:2]]
+    own = Configuration("TG", "SAPAG", images, 100, data=SETS["CIFAR"], dataset="CIFAR")
+    return [own, *_four(images, dataset="CIFAR")[:2]]
 
 
-def _with_dlg(images: int) -> list[Configuration]:
+def _with_dlg() -> list[Configuration]:
     """The four and the original, on each data set at lr 1."""
     cells = []
-    for data in (CHEST, FUNDUS, BRAIN):
-        cells += [Configuration("Normal", "Eucl", images, 100, 1.0, data=data), *_four(images, 1.0, data)]
+    for dataset, data in SETS.items():
+        cells += [Configuration("Normal", "Eucl", IMAGES, 100, 1.0, data=data, dataset=dataset)]
+        cells += _four(lr=1.0, dataset=dataset)
     return cells
+
+
+def _otherwise() -> list[Configuration]:
+    """P4's loop on the same images, and each thing that ours could do otherwise than P4's code, one at a time."""
+    eucl, ag = _four(20)[:2]
+    narrow = Configuration("TG", "Gaussian", 20, 100, lambda2=50)
+    networks = [{"weights": "one"}, {"weights": "torch"}, {"classes": 10}, {"classes": 2}]
+    changed = [replace(cell, **change) for cell in (eucl, ag) for change in networks]  # type: ignore[arg-type]
+    loops = [replace(eucl, loop="P4's"), replace(ag, loop="P4's"), replace(eucl, loop="P4's, line search")]
+    return [eucl, ag, narrow, *loops, replace(ag, form="paper"), replace(narrow, form="paper"), *changed]
 
 
 def _of_table(table: Table, lambdas: tuple[int, ...], row: Settings) -> dict[str, float | None] | None:
@@ -109,6 +121,10 @@ def _of_table(table: Table, lambdas: tuple[int, ...], row: Settings) -> dict[str
         return None
     place = len(lambdas) if row["distance"] == "AG" else lambdas.index(row["lambda2"])
     return {measure: by_init[row["init"]][place] for measure, by_init in table.items()}
+
+
+def _table_4(row: Settings) -> dict[str, Any]:
+    return {"non_converging": TABLE_4[row["init"], row["distance"]][row["dataset"]]}
 
 
 def _table_2(row: Settings) -> dict[str, Any]:
@@ -119,7 +135,7 @@ def _resnet_sizes(
     cells: Callable[[int], list[Configuration]], iterations: int, lr: float
 ) -> dict[Size, list[Configuration]]:
     """The cells on the ResNet in so many small steps, and as P4 prints them."""
-    return {"small": _resnet(cells(2), iterations, lr), "paper": _as_printed(_resnet(cells(20), 5000, 0.001))}
+    return {"small": _resnet(cells(2), iterations, lr), "paper": _resnet(cells(20), 5000, 0.001)}
 
 
 def _resnet(cells: list[Configuration], iterations: int, lr: float) -> list[Configuration]:
@@ -134,7 +150,7 @@ enter(
         "p4/table-1",
         "Fixed λ² in the Gaussian measure, X-ray",
         "No fixed λ² wins in MSE, SSIM and convergence at once; λ² = n Var(g) is a fair trade-off without a parameter.",
-        {"small": _sweep((50, 200, 1000), 6, CHEST), "paper": _as_printed(_sweep(LAMBDAS_1, 100, CHEST))},
+        {"small": _sweep((50, 200, 1000), "X-ray"), "paper": _sweep(LAMBDAS_1, "X-ray")},
         draw.by_lambda,
         lambda row: _of_table(TABLE_1, LAMBDAS_1, row),
     ),
@@ -142,7 +158,7 @@ enter(
         "p4/table-2",
         "Images that do not converge, LeNet-5, X-ray",
         "At lr .1 fewer images fail than at lr 1, for every initialisation and distance.",
-        _sizes(lambda images: [*_four(images, 1.0), *_four(images)]),
+        _same([*_four(), *_four(lr=1.0)]),
         draw.failures,
         _table_2,
     ),
@@ -150,7 +166,7 @@ enter(
         "p4/table-3",
         "Fixed λ² in the Gaussian measure, colour images",
         "λ² = 1 never converges; the adaptive measure is the most accurate from TG, with few failures.",
-        {"small": _sweep((1, 200, 1000), 6, FUNDUS), "paper": _as_printed(_sweep(LAMBDAS_3, 100, FUNDUS))},
+        {"small": _sweep((1, 200, 1000), "CIFAR"), "paper": _sweep(LAMBDAS_3, "CIFAR")},
         draw.by_lambda,
         lambda row: _of_table(TABLE_3, LAMBDAS_3, row),
     ),
@@ -158,15 +174,22 @@ enter(
         "p4/table-4",
         "Images that do not converge, LeNet-5, other data sets",
         "The number of failures depends on the data set as much as on the configuration.",
-        _sizes(_other_data),
+        _same([cell for name in OTHERS for cell in _four(dataset=name)]),
         draw.failures,
-        lambda row: {f"non_converging {name}": count for name, count in TABLE_4[row["init"], row["distance"]].items()},
+        _table_4,
+    ),
+    Study(
+        "p4/differences",
+        "P4's own loop on the same images, and what ours could do otherwise",
+        "P4's text leaves open what its code decides: outputs, weights, the exponents, no line search.",
+        _same(_otherwise()),
+        draw.by_difference,
     ),
     Study(
         "p4/fig-1",
         "One X-ray on its way, LeNet-5, L-BFGS lr .1",
         "All four configurations arrive at the image, at different speeds.",
-        _sizes(_four),
+        _same(_four()),
         draw.one_image,
         _table_2,
         curves=True,
@@ -175,7 +198,7 @@ enter(
         "p4/fig-2",
         "MSE and SSIM by iteration, LeNet-5, X-ray",
         "The Euclidean distance is faster and better than AG; TG is better than Unif; all beat a random other image.",
-        _sizes(_four),
+        _same(_four()),
         draw.by_iteration,
         lambda row: {**_table_2(row), **RANDOM},
         curves=True,
@@ -201,7 +224,7 @@ enter(
         "p4/fig-5",
         "MSE and SSIM by iteration, LeNet-5, other data sets",
         "Which configuration is best depends on the data set.",
-        _sizes(_other_data),
+        _same([cell for name in OTHERS for cell in _four(dataset=name)]),
         draw.by_iteration,
         curves=True,
     ),
@@ -209,7 +232,7 @@ enter(
         "p4/fig-6",
         "Reconstructions from different data sets, LeNet-5, L-BFGS lr 1",
         "The four configurations outperform the original DLG on most images, and each fails on other images.",
-        _sizes(_with_dlg, small=4),
+        _same(_with_dlg()),
         draw.reconstructions,
         curves=True,
     ),
@@ -217,7 +240,7 @@ enter(
         "p4/fig-7",
         "Reconstructions, sigmoid ResNet-18, colour images",
         "With AdamW all four configurations reconstruct the images.",
-        _resnet_sizes(lambda images: _four(images, data=FUNDUS), 25, 0.02),
+        _resnet_sizes(lambda images: _four(images, dataset="CIFAR"), 25, 0.02),
         draw.reconstructions,
         curves=True,
     ),
