@@ -13,6 +13,7 @@ from fluoroscope.attacks.closed_form.span import Span
 from fluoroscope.attacks.common.engine import Budget
 from fluoroscope.attacks.gradient_inversion.attack import Inversion
 from fluoroscope.attacks.gradient_inversion.stages import StatisticsFirst
+from fluoroscope.attacks.gradient_inversion.surrogate import LearnedPoints
 from fluoroscope.attacks.learned import learning
 from fluoroscope.attacks.learned.map_inversion import MapInversion
 from fluoroscope.data import Request, load
@@ -63,7 +64,7 @@ def quick(name: str, iterations: int = 3):
     if isinstance(attack, Inversion) and attack.stages is not None:
         grids = attack.stages.grids
         grids = replace(grids, one=replace(grids.one, iterations=2), several=replace(grids.several, iterations=2))
-        last = {"iterations": 2} if isinstance(attack.stages, StatisticsFirst) else {}
+        last = {"iterations": 2} if isinstance(attack.stages, StatisticsFirst | LearnedPoints) else {}
         attack = replace(attack, stages=replace(attack.stages, grids=grids, **last))
     shortened = isinstance(attack, Inversion | Span | MapInversion)
     return replace(attack, budget=Budget(iterations)) if shortened else attack
