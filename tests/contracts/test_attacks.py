@@ -27,7 +27,7 @@ from fluoroscope.types import Capability, LabelledImages, LocalTraining, Observa
 
 WITHOUT_BATCHNORM = {"r-gap", "dlg", "idlg", "sapag", "ag-tg", "ag-unif", "eucl-tg", "eucl-unif"}
 """Attacks of papers that attack LeNet-5."""
-IMAGES_ALONE = {"span", "bn-only", "ridge", "decoder", "map-inversion", "feature-decoder"}
+IMAGES_ALONE = {"span", "bn-only", "ridge", "decoder", "map-inversion", "feature-decoder", "cocktail-party"}
 """Attacks that say nothing of labels."""
 every_attack = pytest.mark.parametrize("name", list(ATTACKS))
 
