@@ -27,7 +27,9 @@ from fluoroscope.types import Capability, LabelledImages, LocalTraining, Observa
 
 WITHOUT_BATCHNORM = {"r-gap", "dlg", "idlg", "sapag", "ag-tg", "ag-unif", "eucl-tg", "eucl-unif"}
 """Attacks of papers that attack LeNet-5."""
-IMAGES_ALONE = {"span", "bn-only", "ridge", "decoder", "map-inversion", "feature-decoder", "cocktail-party"}
+OF_TRANSFORMERS = {"april"}
+"""Attacks on vision transformers."""
+IMAGES_ALONE = {"span", "bn-only", "ridge", "decoder", "map-inversion", "feature-decoder", "cocktail-party", "april"}
 """Attacks that say nothing of labels."""
 every_attack = pytest.mark.parametrize("name", list(ATTACKS))
 
@@ -52,7 +54,8 @@ def patient(seed: int) -> PrivateBatch:
 
 def recorded(name: str, victim: PrivateBatch, batch_size: int = 1) -> UpdateRecord:
     """A round of the network that the attack is made for."""
-    architecture = Architecture("lenet5" if name in WITHOUT_BATCHNORM else "small-cnn", 1, 2, 32)
+    kind = "lenet5" if name in WITHOUT_BATCHNORM else "vit-small" if name in OF_TRANSFORMERS else "small-cnn"
+    architecture = Architecture(kind, 1, 2, 32)
     training = LocalTraining(Sgd(0.05), len(victim), batch_size)
     # Of another seed: the network's own first weights must not do for the global model.
     return client_round(architecture, architecture.build(seed=1).state_dict(), victim, training, rng()).record

@@ -1,5 +1,6 @@
 """Attacks: from an Observation to a guess. None of them can reach the truth."""
 
+from fluoroscope.attacks.closed_form import patches as _patches
 from fluoroscope.attacks.closed_form import span as _span
 from fluoroscope.attacks.gradient_inversion import named as _named
 from fluoroscope.attacks.learned import cocktail_party as _cocktail_party
@@ -12,4 +13,4 @@ from fluoroscope.attacks.registry import ATTACKS, Attack, check_applies
 
 __all__ = ["ATTACKS", "Attack", "check_applies"]
 
-del _cocktail_party, _decoder, _feature_decoder, _map_inversion, _named, _ridge, _span, _start
+del _cocktail_party, _decoder, _feature_decoder, _map_inversion, _named, _patches, _ridge, _span, _start
