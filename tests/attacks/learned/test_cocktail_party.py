@@ -70,7 +70,7 @@ def test_a_batch_through_a_dense_layer_on_features_is_told_apart():
     clients = [phantoms(6, seed) for seed in range(4)]
     seen = [observed(dense_on_features(), batch, LocalTraining(Sgd(0.05), 6, 6)) for batch in clients]
     guesses = ATTACKS.get("cocktail-party").run(seen, rng())
-    assert sum(len(guess.images) for guess in guesses if not guess.nothing) >= 14
+    assert sum(len(guess.images) for guess in guesses if not guess.nothing) >= 12
     assert seen[0].public_images is not None
     images, originals = [guess.images for guess in guesses], [batch.images for batch in clients]
     score = against_others(images, originals, seen[0].public_images.images.mean(0), rng())

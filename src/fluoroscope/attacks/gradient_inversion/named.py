@@ -52,8 +52,9 @@ _add(
 
 # P1, both terms, and what is left where the statistics are withheld.
 BARE = Objective(RelativeLayerL2(), 1.0, regularisers=(TotalVariation(0.4), SquaredNorm(1e-4)))
+BOTH = Objective(RelativeLayerL2(), 0.01, batchnorm_weight=0.01, regularisers=(TotalVariation(4.0), SquaredNorm(1e-4)))
 EPOCHWISE = Inversion(
-    Objective(RelativeLayerL2(), 0.01, batchnorm_weight=0.01, regularisers=(TotalVariation(4.0), SquaredNorm(1e-4))),
+    BOTH,
     bare=BARE,
     budget=Budget(220),
     stages=StatisticsFirst(iterations=30, lr=0.003),
@@ -64,7 +65,7 @@ _add(
     "surrogate",
     replace(
         EPOCHWISE,
-        objective=replace(EPOCHWISE.objective, steps="surrogate"),
+        objective=replace(BOTH, steps="surrogate"),
         bare=replace(BARE, steps="surrogate"),
         stages=LearnedPoints(iterations=30, lr=0.003),
     ),

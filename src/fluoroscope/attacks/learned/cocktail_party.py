@@ -93,7 +93,7 @@ def _read(setup: Setup, rng: torch.Generator) -> Iterator[tuple[Dense, Tensor]]:
         gradients = [_gradient(setup, f"{layer.name}.{part}", views) for part in ("weight", "bias")]
         if gradients[0] is None:
             continue
-        inputs = dense_inputs(layer, gradients[0], gradients[1], views, setup.network.input_shape, rng)
+        inputs = dense_inputs(layer, gradients[0], gradients[1], views, rng)
         if inputs is not None and len(inputs):
             yield layer, inputs
             if len(inputs) >= training.images:

@@ -11,8 +11,7 @@ from fluoroscope.attacks.closed_form.dense.layers import Dense, Pixels
 from fluoroscope.data import Request, load
 from fluoroscope.rng import seeded_globals
 
-SHAPE = (1, 32, 32)
-LAYER = Dense("0", 1024, 128, False, Pixels(torch.ones(1, 1, 1), torch.zeros(1, 1, 1)))
+LAYER = Dense("0", 1024, 128, False, Pixels(torch.ones(1, 1, 1), torch.zeros(1, 1, 1)), (1, 32, 32))
 
 
 def rng(seed: int = 0) -> torch.Generator:
@@ -35,7 +34,7 @@ def correlations(ours: torch.Tensor, theirs: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize("count", [1, 8, 24])
 def test_phantoms_are_found_with_their_scale(count):
     images = load("phantom/chest", Request(size=32, images=count, seed=5)).batch.images.flatten(1).double()
-    found = dense_inputs(LAYER, *gradients(images), count, SHAPE, rng())
+    found = dense_inputs(LAYER, *gradients(images), count, rng())
     assert found is not None
     assert len(found) >= 0.9 * count  # an image that the network is sure of leaves no trace above rounding
     nearest = torch.cdist(images, found).min(1).values / images.norm(dim=1)
@@ -47,7 +46,7 @@ def test_phantoms_are_found_with_their_scale(count):
 def test_rectified_inputs_are_found_exactly():
     inputs = torch.randn(8, 256, generator=rng(), dtype=torch.float64).clamp_min(0)
     layer = Dense("0", 256, 128, True, None)
-    found = dense_inputs(layer, *gradients(inputs), 8, SHAPE, rng())
+    found = dense_inputs(layer, *gradients(inputs), 8, rng())
     assert found is not None
     best = (nn.functional.normalize(inputs) @ found.T).max(1).values
     torch.testing.assert_close(best, torch.ones_like(best), atol=1e-6, rtol=0)
@@ -55,16 +54,16 @@ def test_rectified_inputs_are_found_exactly():
 
 def test_without_a_bias_the_direction_is_left():
     image = load("phantom/chest", Request(size=32, images=1, seed=5)).batch.images.flatten(1).double()
-    found = dense_inputs(LAYER, gradients(image)[0], None, 1, SHAPE, rng())
+    found = dense_inputs(LAYER, gradients(image)[0], None, 1, rng())
     assert found is not None
     torch.testing.assert_close(found, nn.functional.normalize(image))
 
 
 def test_too_many_images_and_noise_are_not_read():
     images = torch.rand(128, 1024, generator=rng(), dtype=torch.float64)
-    assert dense_inputs(LAYER, *gradients(images), 128, SHAPE, rng()) is None
+    assert dense_inputs(LAYER, *gradients(images), 128, rng()) is None
     noise = torch.randn(128, 1024, generator=rng(), dtype=torch.float64)
-    assert dense_inputs(LAYER, noise, None, 4, SHAPE, rng()) is None
+    assert dense_inputs(LAYER, noise, None, 4, rng()) is None
 
 
 def test_components_are_scikit_learns():

@@ -38,6 +38,8 @@ class Dense:
     """Whether its input comes out of a ReLU: never negative, often zero."""
     pixels: Pixels | None
     """Whether its input is the image itself."""
+    grid: tuple[int, int, int] | None = None
+    """Channels, height and width of the maps that its input is made of; None where it is none."""
 
 
 def dense_layers(setup: Setup, rng: torch.Generator) -> list[Dense]:
@@ -45,16 +47,21 @@ def dense_layers(setup: Setup, rng: torch.Generator) -> list[Dense]:
     names = {module: name for name, module in setup.model.named_modules()}
     probes = torch.rand((PROBES, *setup.network.input_shape), generator=rng)
     found: list[Dense] = []
+    grids = {probes[0].numel(): setup.network.input_shape}
 
     def note(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-        assert isinstance(module, nn.Linear)
+        if isinstance(output, Tensor) and output.ndim == 4:
+            grids[output[0].numel()] = (output.shape[1], output.shape[2], output.shape[3])
+        if not isinstance(module, nn.Linear):
+            return
         (x,) = inputs
         if x.ndim == 2 and len(x) == PROBES and f"{names[module]}.weight" in setup.update:
             sparse = bool(x.min() >= 0) and bool((x == 0).any())
             pixels = _pixels(x, probes)
-            found.append(Dense(names[module], x.shape[1], output.shape[1], sparse and pixels is None, pixels))
+            grid = grids.get(x.shape[1])
+            found.append(Dense(names[module], x.shape[1], output.shape[1], sparse and pixels is None, pixels, grid))
 
-    handles = [m.register_forward_hook(note) for m in setup.model.modules() if isinstance(m, nn.Linear)]
+    handles = [module.register_forward_hook(note) for module in setup.model.modules()]
     state = {**setup.state, **named_buffers(setup.model, setup.state)}
     try:
         with torch.no_grad():
