@@ -13,6 +13,7 @@ from fluoroscope.attacks.closed_form.span import Span
 from fluoroscope.attacks.common.engine import Budget
 from fluoroscope.attacks.gradient_inversion.attack import Inversion
 from fluoroscope.attacks.gradient_inversion.stages import StatisticsFirst
+from fluoroscope.attacks.gradient_inversion.surrogate import LearnedPoints
 from fluoroscope.attacks.learned import learning
 from fluoroscope.attacks.learned.map_inversion import MapInversion
 from fluoroscope.data import Request, load
@@ -26,7 +27,9 @@ from fluoroscope.types import Capability, LabelledImages, LocalTraining, Observa
 
 WITHOUT_BATCHNORM = {"r-gap", "dlg", "idlg", "sapag", "ag-tg", "ag-unif", "eucl-tg", "eucl-unif"}
 """Attacks of papers that attack LeNet-5."""
-IMAGES_ALONE = {"span", "bn-only", "ridge", "decoder", "map-inversion", "feature-decoder"}
+OF_TRANSFORMERS = {"april"}
+"""Attacks on vision transformers."""
+IMAGES_ALONE = {"span", "bn-only", "ridge", "decoder", "map-inversion", "feature-decoder", "cocktail-party", "april"}
 """Attacks that say nothing of labels."""
 every_attack = pytest.mark.parametrize("name", list(ATTACKS))
 
@@ -51,7 +54,8 @@ def patient(seed: int) -> PrivateBatch:
 
 def recorded(name: str, victim: PrivateBatch, batch_size: int = 1) -> UpdateRecord:
     """A round of the network that the attack is made for."""
-    architecture = Architecture("lenet5" if name in WITHOUT_BATCHNORM else "small-cnn", 1, 2, 32)
+    kind = "lenet5" if name in WITHOUT_BATCHNORM else "vit-small" if name in OF_TRANSFORMERS else "small-cnn"
+    architecture = Architecture(kind, 1, 2, 32)
     training = LocalTraining(Sgd(0.05), len(victim), batch_size)
     # Of another seed: the network's own first weights must not do for the global model.
     return client_round(architecture, architecture.build(seed=1).state_dict(), victim, training, rng()).record
@@ -63,7 +67,7 @@ def quick(name: str, iterations: int = 3):
     if isinstance(attack, Inversion) and attack.stages is not None:
         grids = attack.stages.grids
         grids = replace(grids, one=replace(grids.one, iterations=2), several=replace(grids.several, iterations=2))
-        last = {"iterations": 2} if isinstance(attack.stages, StatisticsFirst) else {}
+        last = {"iterations": 2} if isinstance(attack.stages, StatisticsFirst | LearnedPoints) else {}
         attack = replace(attack, stages=replace(attack.stages, grids=grids, **last))
     shortened = isinstance(attack, Inversion | Span | MapInversion)
     return replace(attack, budget=Budget(iterations)) if shortened else attack

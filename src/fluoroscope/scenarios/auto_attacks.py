@@ -12,6 +12,7 @@ _P4 = "a variant of dlg that P4 compares on LeNet-5; idlg stands for them"
 LEFT_OUT: Mapping[str, str] = {
     "p1-reference": "what P1's public code does in the place of epochwise; kept to compare with",
     "deepinversion": "looks at the global model alone, not at the update",
+    "surrogate": "epochwise for many epochs in an unknown order; of one step it is epochwise itself",
     "dlg": "idlg is the same with the label read off the update",
     **dict.fromkeys(("sapag", "eucl-tg", "eucl-unif", "ag-tg", "ag-unif"), _P4),
 }

@@ -109,8 +109,8 @@ def test_noise_leaves_nothing_and_says_so():
     assert "no layer of this update of 2 images in 2 steps" in guess.nothing
 
 
-def test_several_epochs_are_refused():
-    with pytest.raises(Unsupported, match="from one step, or from one epoch"):
+def test_several_steps_of_adam_are_refused():
+    with pytest.raises(Unsupported, match="from one step, or from several of SGD"):
         ATTACKS.get("feature-decoder").run([observed(phantoms(2, 0), LocalTraining(Adam(1e-3), 2, 1, epochs=2))], rng())
 
 

@@ -27,6 +27,7 @@ from fluoroscope.attacks.gradient_inversion.simulated_clients.dispatch import (
     row_evaluation,
 )
 from fluoroscope.attacks.gradient_inversion.stages import CoarseFirst, StatisticsFirst, in_stages
+from fluoroscope.attacks.gradient_inversion.surrogate import LearnedPoints
 from fluoroscope.digest import digest
 from fluoroscope.errors import Misconfigured
 from fluoroscope.rng import generator
@@ -53,7 +54,7 @@ class Inversion:
     """Holds the channels of a colour image alike: X-rays that a network takes as three channels (P1 fig. 3)."""
     bare: Objective | None = None
     """What is minimised where the BatchNorm statistics were withheld; None leaves that term out and no more."""
-    stages: StatisticsFirst | CoarseFirst | None = None
+    stages: StatisticsFirst | CoarseFirst | LearnedPoints | None = None
     """Coarse grids first; and where both terms are compared, the gradient term in a last, short stage only. None goes
     by pixels and has all terms throughout."""
     group: GroupConsistency | None = None

@@ -23,6 +23,7 @@ from fluoroscope.attacks.gradient_inversion.regularisers import GroupConsistency
 from fluoroscope.attacks.gradient_inversion.simulated_clients.global_model import ModelObjective
 from fluoroscope.attacks.gradient_inversion.simulated_clients.p1_public_code import P1PublicCode
 from fluoroscope.attacks.gradient_inversion.stages import CoarseFirst, StatisticsFirst
+from fluoroscope.attacks.gradient_inversion.surrogate import LearnedPoints
 from fluoroscope.attacks.registry import ATTACKS
 
 
@@ -49,14 +50,26 @@ _add(
     Inversion(Objective(batchnorm_weight=0.01, regularisers=(TotalVariation(4.0),)), stages=CoarseFirst()),
 )
 
-# P1, both terms.
+# P1, both terms, and what is left where the statistics are withheld.
+BARE = Objective(RelativeLayerL2(), 1.0, regularisers=(TotalVariation(0.4), SquaredNorm(1e-4)))
+BOTH = Objective(RelativeLayerL2(), 0.01, batchnorm_weight=0.01, regularisers=(TotalVariation(4.0), SquaredNorm(1e-4)))
 EPOCHWISE = Inversion(
-    Objective(RelativeLayerL2(), 0.01, batchnorm_weight=0.01, regularisers=(TotalVariation(4.0), SquaredNorm(1e-4))),
-    bare=Objective(RelativeLayerL2(), 1.0, regularisers=(TotalVariation(0.4), SquaredNorm(1e-4))),
+    BOTH,
+    bare=BARE,
     budget=Budget(220),
     stages=StatisticsFirst(iterations=30, lr=0.003),
 )
 _add("epochwise", EPOCHWISE)
+# The same for many steps and epochs in an order that nobody knows; see surrogate.py.
+_add(
+    "surrogate",
+    replace(
+        EPOCHWISE,
+        objective=replace(BOTH, steps="surrogate"),
+        bare=replace(BARE, steps="surrogate"),
+        stages=LearnedPoints(iterations=30, lr=0.003),
+    ),
+)
 # What P1's public code does instead; see p1.py.
 _add(
     "p1-reference",

@@ -12,6 +12,7 @@ from fluoroscope.attacks.gradient_inversion.distances import Distance
 from fluoroscope.attacks.gradient_inversion.evidence import direction, statistics
 from fluoroscope.attacks.gradient_inversion.pullback import Statistics, StatisticsPullback, pullback_for
 from fluoroscope.attacks.gradient_inversion.regularisers import Regulariser
+from fluoroscope.errors import Misconfigured
 from fluoroscope.types import Capability, Observation
 
 
@@ -24,8 +25,15 @@ class Objective:
     batchnorm_weight: float = 0.0
     """Of P1 eq. 5's sum over all layers, once for every image, as regularisers count."""
     regularisers: tuple[Regulariser, ...] = field(default=())
-    steps: Literal["unrolled", "interpolated", "merged"] = "unrolled"
-    """A round that is not one step of SGD: step by step, each between the two states, or all images as one step."""
+    steps: Literal["unrolled", "interpolated", "surrogate", "merged"] = "unrolled"
+    """A round that is not one step of SGD: step by step, each between the two states, or all images as one step: at
+    `points` between the two states, or at the first."""
+    points: tuple[float, ...] = (0.5,)
+    """Of `surrogate`: shares of the way from the state before the round to that after it."""
+
+    def __post_init__(self) -> None:
+        if not self.points or not all(0 <= point <= 1 for point in self.points):
+            raise Misconfigured(f"points are shares of the way from 0 to 1, at least one, not {self.points}.")
 
     @property
     def compares_both(self) -> bool:

@@ -127,7 +127,14 @@ class StatisticsFirst:
         # Far from the truth, unrolling puts later steps at wrong weights.
         alone = replace(attack.objective, distance=None, steps="interpolated" if steps == "unrolled" else steps)
         guess = turn.coarse_first(self.grids, replace(attack, objective=alone, stages=None))
-        both = replace(
+        both = self.last(attack, guess)
+        last = turn.play(both, self.grids.of(turn.images).total + attack.budget.iterations, "both")
+        return replace(last, start=guess.start, snapshots=guess.snapshots)
+
+    def last(self, attack: "Inversion", guess: Reconstruction) -> "Inversion":
+        """Both terms, from a guess on."""
+        assert isinstance(attack.optimiser, Adam)
+        return replace(
             attack,
             start=Given(guess.images),
             optimiser=replace(attack.optimiser, lr=self.lr),
@@ -137,8 +144,6 @@ class StatisticsFirst:
             restarts=1,
             stages=None,
         )
-        last = turn.play(both, self.grids.of(turn.images).total + attack.budget.iterations, "both")
-        return replace(last, start=guess.start, snapshots=guess.snapshots)
 
 
 def in_stages(

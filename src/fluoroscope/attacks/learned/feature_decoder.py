@@ -19,6 +19,7 @@ from fluoroscope.attacks.common.running import Kept, Observations, OnIteration, 
 from fluoroscope.attacks.common.setup import SIMULATION, Setup
 from fluoroscope.attacks.learned.public_features import public_features
 from fluoroscope.attacks.learned.ridge_regression import Ridge
+from fluoroscope.attacks.learned.views import drift, first_views
 from fluoroscope.attacks.registry import ATTACKS
 from fluoroscope.digest import digest
 from fluoroscope.rng import generator
@@ -95,7 +96,7 @@ class FeatureDecoder:
         setup, client, public = Setup.of(observation), Client(observation), observation.public_images
         assert public is not None  # required above
         best, images, reached = math.inf, None, []
-        for target in _targets(client, setup.training.images, rng):
+        for target in _targets(client, setup, public, rng):
             regression = FeatureRegression.learned(setup, public, target.layer, rng)
             # What stays open of all images: those that were not found, and what their features do not say.
             left = 1 - len(target.maps) / setup.training.images * (1 - regression.unexplained)
@@ -107,13 +108,15 @@ class FeatureDecoder:
         return Reconstruction(images, None, best, restarts=tuple(reached), trace=tuple(reached))
 
 
-def _targets(client: Client, images: int, rng: torch.Generator) -> Iterator[Target]:
+def _targets(client: Client, setup: Setup, public: LabelledImages, rng: torch.Generator) -> Iterator[Target]:
     """What single layers show, the nearest to the pixels first, until one shows every image."""
     for layer in client.readable:
         maps = client.maps(layer, rng)
+        if len(maps) and setup.training.passes > 1:
+            maps = first_views(maps, setup.training.images, drift(setup, public.images, layer.name, rng))
         if len(maps):
             yield client.further(layer, maps)
-        if len(maps) == images:
+        if len(maps) == setup.training.images:
             return
 
 

@@ -78,7 +78,7 @@ def test_several_steps_show_all_their_images():
     ("change", "message"),
     [
         ({"optimiser": Sgd(0.01, weight_decay=0.1), "batch_size": 1}, "without weight decay"),
-        ({"optimiser": Adam(0.01), "batch_size": 1}, "from one step, or from one epoch"),
+        ({"optimiser": Adam(0.01), "batch_size": 1}, "from one step, or from several of SGD"),
         ({"epochs": 2}, "2 epochs"),
         ({"batchnorm": "eval"}, "BatchNorm is in training mode"),
     ],

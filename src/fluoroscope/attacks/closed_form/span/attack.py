@@ -8,7 +8,7 @@ from functools import partial
 import torch
 from torch import Generator, Tensor
 
-from fluoroscope.attacks.closed_form.span.client import Client, ShowsNothing, check_seen
+from fluoroscope.attacks.closed_form.span.client import Client, ShowsNothing, check_one_epoch
 from fluoroscope.attacks.closed_form.span.pixels import FeatureObjective, Weights
 from fluoroscope.attacks.common.checkpoint import FileKeeper
 from fluoroscope.attacks.common.engine import Budget, Outcome, descend
@@ -46,7 +46,7 @@ class Span:
     restarts: int = 2
     """At most; another descent follows while some image's features are not reached."""
 
-    check = staticmethod(check_seen)
+    check = staticmethod(check_one_epoch)
 
     @property
     def needs(self) -> frozenset[Capability]:
@@ -66,6 +66,7 @@ class Span:
         """A reconstruction for every observation, one after another. It may hold fewer images than the client has."""
         for observation in observations:
             require("span", observation, sorted(self.needs))
+            self.check(observation)
         seed = int(torch.randint(2**62, (), generator=rng))
         found = []
         for number, observation in enumerate(observations):

@@ -18,6 +18,7 @@ from fluoroscope.attacks.common.setup import Setup
 from fluoroscope.attacks.gradient_inversion.evidence import statistics
 from fluoroscope.attacks.gradient_inversion.pullback import Statistics
 from fluoroscope.errors import Unsupported
+from fluoroscope.federation.local_training import guessed_schedule
 from fluoroscope.models.modes import named_buffers
 from fluoroscope.types import Adam, Capability, LocalTraining, Observation, Sgd
 
@@ -33,7 +34,7 @@ class ShowsNothing(Exception):
 
 
 class Client:
-    """One observation of one epoch of SGD, or of one step of any optimiser."""
+    """One observation of one or several epochs of SGD, or of one step of any optimiser."""
 
     def __init__(self, observation: Observation) -> None:
         setup = Setup.of(observation, {Capability.UPDATE}, "span")
@@ -41,6 +42,7 @@ class Client:
         check_training(training)
         self.shape = setup.network.input_shape
         self._training, self._update = training, gradient_of(setup) or {}
+        self._views = sum(len(part) for part in guessed_schedule(training))  # every epoch sees an image anew
         self._readings = first_step_of_adam(setup) if isinstance(training.optimiser, Adam) else {}
         self._changes: dict[str, Tensor | None] = {}
         self._model, self._state = setup.model.requires_grad_(False), dict(setup.state)
@@ -88,9 +90,12 @@ class Client:
         return [x for x in self._layers if x.slides and x.sparse and f"{x.name}.weight" in self._update]
 
     def maps(self, layer: Layer, rng: torch.Generator) -> Tensor:
-        """The features (found, channels, h, w) of single images, each of norm 1, that the update of `layer` shows."""
+        """The features (found, channels, h, w) of single images, each of norm 1, that the update of `layer` shows.
+
+        Of several epochs those of each: the same images, as moved weights see them.
+        """
         span = self._span(layer)
-        found = None if span is None else feature_maps(span, layer, self._training.images, rng)
+        found = None if span is None else feature_maps(span, layer, self._views, rng)
         if found is None:
             return torch.zeros(0, *layer.shape, dtype=torch.float64)
         return unmix(found.basis, rng, ERROR * found.outside)
@@ -131,7 +136,7 @@ class Client:
 
     def _rank(self, layer: Layer) -> int:
         # BatchNorm's derivative sums to zero over a step's positions: each step spans one dimension less.
-        return self._training.images * layer.positions - (self._training.steps if layer.norm else 0)
+        return self._views * layer.positions - (self._training.steps if layer.norm else 0)
 
     def _pass(self, images: Tensor, layer: str) -> tuple[Tensor, dict[str, Statistics]]:
         found: list[Tensor] = []
@@ -171,19 +176,36 @@ def check_seen(observation: Observation) -> None:
         check_training(observation.training)
 
 
+def check_one_epoch(observation: Observation) -> None:
+    """The same, and several epochs: pixels are searched for at the weights that the round began with.
+
+    Raises:
+        Unsupported: the client went through its images more than once, or its update cannot be read at all.
+    """
+    check_seen(observation)
+    training = observation.training
+    if training is not None and training.passes > 1:
+        raise Unsupported(
+            "pixels are found for one step, or for one epoch of SGD; this client ran "
+            f"{training.passes} epochs of {training.optimiser}.",
+            "Use feature-decoder, which tells an image's views of several epochs apart.",
+        )
+
+
 def check_training(training: LocalTraining) -> None:
     """Refuse an update that is no sum of its images' gradients.
 
     Raises:
-        Unsupported: several epochs, several steps of Adam or with weight decay, or BatchNorm that does not train.
+        Unsupported: several steps of Adam or with weight decay, or BatchNorm that does not train.
     """
     optimiser = training.optimiser
     decayed = isinstance(optimiser, Sgd) and optimiser.weight_decay and training.steps > 1
     moments = isinstance(optimiser, Adam) and training.steps > 1
-    if training.passes > 1 or moments or decayed:
+    if moments or decayed:
         raise Unsupported(
-            "features are read from one step, or from one epoch of SGD without weight decay: any other update is not a "
-            f"sum of its images' gradients; this client ran {training.passes} epochs of {optimiser}.",
+            "features are read from one step, or from several of SGD without weight decay: any other update is not a "
+            f"sum of its images' gradients; this client ran {training.steps} steps, {training.passes} epochs of "
+            f"{optimiser}.",
             REMEDY,
         )
     if training.batchnorm != "train":

@@ -27,7 +27,7 @@ def client_for(observation: Observation, objective: AnyObjective) -> Client:
     assert observation.training is not None
     if objective.steps == "merged" or is_exact(observation.training):
         return OneStep(observation, objective)
-    kind = Interpolated if objective.steps == "interpolated" else Unrolled
+    kind = Interpolated if objective.steps in ("interpolated", "surrogate") else Unrolled
     return kind(observation, objective)
 
 

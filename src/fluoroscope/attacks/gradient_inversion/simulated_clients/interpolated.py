@@ -3,6 +3,9 @@
 Unrolled, a wrong guess at the first images puts every later step at wrong weights, and the objective is rugged far
 from the truth. The weights before and after the round are both known, so step t of T is taken at
 w_0 + (t-1)/T (w_T - w_0) instead: exact for one step, wrong by the bend of the path for more, and smooth.
+
+Nobody knows which images a step took. A surrogate does not ask: all images together, at one point or a few of the way
+between the two states, whose gradient is compared with the round's mean direction (Zhu, Yao and Blaschko 2023).
 """
 
 from collections.abc import Sequence
@@ -23,23 +26,29 @@ from fluoroscope.types import Capability, Observation
 class Interpolated:
     """One observation of a round of several steps. The mean gradient stands for the optimiser's mean direction.
 
-    The order of the images is guessed as `Unrolled` guesses it. A step costs what one costs `OneStep`: 2.5 training
-    steps, or 0.8 for the statistics alone.
+    The order of the images is guessed as `Unrolled` guesses it; a surrogate has none. A step costs what one costs
+    `OneStep`: 2.5 training steps, or 0.8 for the statistics alone.
     """
 
     def __init__(self, observation: Observation, objective: Objective) -> None:
         self.objective = objective
         self.setup = Setup.of(observation, objective.needs | {Capability.UPDATE}, "a round between two states")
-        self.training, steps, update = self.setup.training, self.setup.training.steps, self.setup.update
+        self.training, update = self.setup.training, self.setup.update
+        if objective.steps == "surrogate":
+            points, self._parts = objective.points, [torch.arange(self.training.images)] * len(objective.points)
+        else:
+            self._parts = guessed_schedule(self.training)
+            points = tuple(t / self.training.steps for t in range(self.training.steps))
         self.states = [
-            {n: value + t / steps * update[n] if n in update else value for n, value in self.setup.state.items()}
-            for t in range(steps)
+            {n: value + point * update[n] if n in update else value for n, value in self.setup.state.items()}
+            for point in points
         ]
         self.seen = direction(self.setup) if objective.distance else {}
         self.statistics: dict[str, Statistics] = {}
         if objective.batchnorm_weight:
             self.statistics = statistics(self.setup, alone=objective.distance is None)
-        self._counts = values_per_channel(self.setup.model, torch.zeros(self.setup.batch_shape))
+        first = (len(self._parts[0]), *self.setup.network.input_shape)
+        self._counts = values_per_channel(self.setup.model, torch.zeros(first))
         self._whole = pullback_for(self.setup.model, self.training.loss)
         self._only_statistics = StatisticsPullback(self.setup.model)
 
@@ -52,7 +61,7 @@ class Interpolated:
                 [leaf.sum() * 0, *(regulariser(leaf) for regulariser in self.objective.regularisers)]
             ).sum()
         (to_images,) = torch.autograd.grad(penalty, leaf)
-        parts = guessed_schedule(self.training)
+        parts = self._parts
         value, pulled = self._steps([images[part] for part in parts], [labels.detach()[part] for part in parts])
         to_images, to_labels = to_images.clone(), torch.zeros_like(logits)
         for part, (to_x, to_y) in zip(parts, pulled, strict=True):
