@@ -19,7 +19,7 @@ GATE = 1e-3
 """Weight of a neuron in the gate: the step that shuts it must not be undone by neurons that the step woke up."""
 STEADY_GATE = 0.03
 """The same where the gate stays open: training must not change it much, or neurons would no longer be alike."""
-STEADY = 2e-4
+STEADY = 2e-6
 """Size of an update, by neurons, that moves hardly an image over a threshold: the more, the nearer they stand."""
 CROWD, CROWDED = 8.0, 0.04
 """Images that one bin may hold without being cut: so many, and this share of the victim's."""

@@ -59,8 +59,8 @@ class SmoothContrasts:
     """Random smooth weights that sum to 0, on all pixels: for updates so large that no weight rounds them."""
 
     count: int = 3
-    waves: int = 4
-    """Random values along a side, drawn out to the image's size."""
+    waves: int = 14
+    """Random values along a side, drawn out to the image's size: fine enough to tell alike images apart."""
 
     def __call__(self, shape: Shape, rng: torch.Generator, auxiliary: Tensor | None = None) -> Sequence[Feature]:
         def draw() -> list[Feature]:
