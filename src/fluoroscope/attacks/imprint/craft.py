@@ -1,5 +1,6 @@
 """What a malicious server sends (P2): a model that leaks to the victim, one that says nothing to the others."""
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -21,6 +22,10 @@ STEADY_GATE = 0.03
 """The same where the gate stays open: training must not change it much, or neurons would no longer be alike."""
 STEADY = 2e-6
 """Size of an update, by neurons, that moves hardly an image over a threshold: the more, the nearer they stand."""
+FULL = 0.94
+"""Of the bins that evenly spread images would fill: real ones are spread less evenly."""
+MORE = 1.06
+"""Bins per image that it takes to tell which belong together."""
 CROWD, CROWDED = 8.0, 0.04
 """Images that one bin may hold without being cut: so many, and this share of the victim's."""
 
@@ -38,6 +43,8 @@ class Crafted:
     """(n, channels, height, width): the attacker's own images, from which the bins were made."""
     images: int
     """Of the victim, as its configuration says."""
+    coefficient: float
+    """c of one image in a bin's sum c x, by the rehearsal: its root mean square."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +53,8 @@ class MediLeak:
 
     neurons: int
     features: Features | None = None
-    """None: three smooth ones; for several mini-batches, on lattices of pixels."""
+    """None: three smooth ones; one where there are hardly more neurons than images; for several mini-batches, on
+    lattices of pixels."""
     front: Literal["gated", "plain", "sparse"] = "gated"
     """plain is P2's module, sparse is Robbing the Fed's with a hard tanh, gated is one that shuts after a step."""
     steady: bool = False
@@ -73,8 +81,7 @@ class MediLeak:
             raise Unsupported("an update of Adam is not a sum of its images' gradients: the clients must train by SGD.")
         if isinstance(agreed, FrontedNetwork):
             raise Unsupported("the agreed network has a front already; craft from the network without it.")
-        chosen = self.features or (SmoothProjections() if self.steady or self.front == "plain" else SmoothContrasts())
-        features = chosen(agreed.input_shape, rng, auxiliary)
+        features = (self.features or self._chosen(training.images))(agreed.input_shape, rng, auxiliary)
         if self.front == "sparse" and any(feature.denominator is not None for feature in features):
             raise Unsupported(
                 "a hard tanh cuts bins of a plain sum, not of a ratio: use front sparse with Brightness()."
@@ -108,7 +115,15 @@ class MediLeak:
         bound = float(weight.clamp_min(0).sum(1).max()) * 1.01 + self._scale(reach)
         others = {**victim, f"{FIRST}.bias": torch.full_like(victim[f"{FIRST}.bias"], -bound)}
         front = Front(self.neurons, activation, ceiling=self._scale(reach), gate=gated)
-        return Crafted(FrontedNetwork(agreed, front), victim, others, bins, auxiliary, training.images)
+        return Crafted(
+            FrontedNetwork(agreed, front), victim, others, bins, auxiliary, training.images, size / training.images
+        )
+
+    def _chosen(self, images: int) -> Features:
+        """Three features, where the bins that are not empty will be more than the images; else one, as P2 has it."""
+        full = FULL * self.neurons * (1 - math.exp(-3 * images / self.neurons))
+        count = 3 if full > MORE * images + 3 else 1
+        return SmoothProjections(count) if self.steady or self.front == "plain" else SmoothContrasts(count)
 
     @property
     def _entry(self) -> float:

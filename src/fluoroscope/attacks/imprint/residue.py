@@ -5,6 +5,7 @@ from torch import Tensor
 
 from fluoroscope.attacks.imprint.adjacent import in_range
 from fluoroscope.attacks.imprint.bin_sums import BinSums
+from fluoroscope.attacks.imprint.bins import BELOW
 from fluoroscope.attacks.imprint.craft import Crafted
 from fluoroscope.attacks.imprint.features import Feature
 
@@ -14,12 +15,14 @@ QUIET = 3.0
 """Times the noise: a bin with no more left than this is empty."""
 ASTRAY = 5.0
 """Times the noise: so far beyond its bin's edge an image may seem to lie."""
-LARGEST = 900
-"""Triples that are solved for together."""
+WORK = 2e9
+"""Of solving for triples together: their number cubed, summed. A decoder that gets nowhere stops in seconds."""
 GUESSES = 48
 """Images that are taken out on a guess, at most: beyond, guesses rest on guesses."""
 DETERMINED = 1e-6
 """Of an image, squared: what no other combination of triples can take from it."""
+SLACK = 1e-3
+"""Of all bins' width: an image that was solved for may lie so far beyond its bin's edge."""
 LOUDEST = 100.0
 """Times the noise of a bin, squared: images that are only known by so much are left alone."""
 
@@ -54,7 +57,7 @@ class Residue:
             for feature in self._features
         ]
         self._held = torch.cat([coefficients, pixels, torch.stack(above + below, 1), torch.ones_like(coefficients)], 1)
-        self._noise, self._guesses = 0.0, 0
+        self._noise, self._guesses, self._work = 0.0, 0, 0
         self.members = torch.empty(0, 3, dtype=torch.int64)
         self._taken = torch.empty(0, self._held.shape[1], dtype=torch.float64)
         self.guessed = torch.empty(0, dtype=torch.bool)
@@ -131,9 +134,10 @@ class Residue:
 
     def _together(self, triples: Tensor) -> bool:
         """Least squares over all triples: images that no combination of the others could replace."""
-        if len(triples) > LARGEST:
+        if self._work + len(triples) ** 3 > WORK:
             return False
-        rows, index = triples.unique(return_inverse=True)
+        self._work += len(triples) ** 3
+        rows, index = torch.unique(triples, return_inverse=True)
         design = torch.zeros(len(rows), len(triples), dtype=torch.float64)
         design[index, torch.arange(len(triples))[:, None]] = 1
         values, vectors = torch.linalg.eigh(design.T @ design)
@@ -177,14 +181,27 @@ class Residue:
             beyond = torch.cat([thresholds, thresholds.new_tensor([torch.inf])])[place + 1]
             outside = torch.maximum(thresholds[place] - measured, measured - beyond).clamp_min(0)
             worst = torch.maximum(worst, outside / slack)
-        return torch.where(could, worst, torch.inf)
+        return torch.where(could, worst, torch.full_like(worst, torch.inf))
+
+    def in_place(self, images: Tensor) -> Tensor:
+        """(n,), bool: whether the taken images, as they were solved for in the end (n, pixels), lie in their bins."""
+        good = torch.ones(len(images), dtype=torch.bool)
+        for feature, (chosen, thresholds) in enumerate(zip(self._features, self._bins.thresholds, strict=True)):
+            measured = chosen(images)
+            place = self.members[:, feature] - feature * self._bins.width
+            ends = torch.cat([thresholds, thresholds.new_tensor([torch.inf])])
+            slack = self._off[feature] + SLACK * (ends[-2] - ends[BELOW])
+            good &= (measured > ends[place] - slack) & (measured < ends[place + 1] + slack)
+        return good
 
     def _quiet(self, added: Tensor) -> Tensor:
-        return QUIET * self._noise * ((1 + len(self.probes)) * added.abs()).sqrt()
+        quiet: Tensor = QUIET * self._noise * ((1 + len(self.probes)) * added.abs()).sqrt()
+        return quiet
 
     @staticmethod
     def _size(rows: Tensor) -> Tensor:
-        return rows.norm(dim=1)
+        size: Tensor = rows.norm(dim=1)
+        return size
 
 
 def _weighed(pixels: Tensor, weights: Tensor) -> Tensor:

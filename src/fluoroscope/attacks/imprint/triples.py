@@ -40,7 +40,7 @@ def find_triples(rows: Tensor, width: int, images: int, below: float) -> Triples
     sizes = gram.diagonal().clamp_min(0)
     full = (sizes > FLOOR * sizes.max()).nonzero()[:, 0] if len(sizes) else sizes.nonzero()[:, 0]
     spare = min(SPARE, (len(full) - images) // 2)
-    if images < 1 or spare < 2 or images + spare >= rows.shape[1]:
+    if images < 1 or spare < 1 or images + spare >= rows.shape[1]:
         return None
     gram = gram[full[:, None], full]
     values = torch.linalg.eigvalsh(gram)
@@ -49,7 +49,7 @@ def find_triples(rows: Tensor, width: int, images: int, below: float) -> Triples
     split = [((full >= f * width) & (full < (f + 1) * width)).nonzero()[:, 0] for f in range(3)]
     if min(map(len, split)) == 0:
         return None
-    members, misfits = _below(inverse, *split, below)
+    members, misfits = _below(inverse, split[0], split[1], split[2], below)
     order = misfits.argsort()[: MOST * images]
     return Triples(full[members[order]], misfits[order], (noise / rows.shape[1]) ** 0.5)
 
