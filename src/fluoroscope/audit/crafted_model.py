@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from fluoroscope.attacks.imprint import Peeling
+from fluoroscope.attacks.imprint import Subspace
 from fluoroscope.audit.cell import AuditCell
 from fluoroscope.audit.gallery import shown
 from fluoroscope.audit.kept import result_of
@@ -41,7 +41,7 @@ class _CraftedRound(AuditCell):
         split = task.clients[victim]
         steady = (split.batch_size or task.plan.training.batch_size) < len(split.train)
         neurons = max(16, 2 * len(split.train))  # three features need some even for a single image
-        server = MaliciousServer((victim,), 1, neurons, Peeling(), "secagg+", steady)
+        server = MaliciousServer((victim,), 1, neurons, Subspace(), "secagg+", steady)
         return run_malicious_rounds(task, server, guard, seed)
 
 

@@ -9,7 +9,7 @@ from fluoroscope.cli import console, options
 from fluoroscope.cli.bar import bar
 from fluoroscope.errors import Misconfigured, Refused
 
-DECODERS = ("peeling", "adjacent")
+DECODERS = ("subspace", "peeling", "adjacent")
 SUMS = {"secagg+": "secagg+", "plain": "plain sum"}
 
 
@@ -33,7 +33,7 @@ def add_to(app: typer.Typer) -> None:
         neurons: Annotated[
             int | None, typer.Option(min=16, help="Of the added layer; default: twice the victim's images.")
         ] = None,
-        decoder: Annotated[str, typer.Option(help="peeling, or P2's own: adjacent.")] = "peeling",
+        decoder: Annotated[str, typer.Option(help="subspace, peeling, or P2's own: adjacent.")] = "subspace",
         aggregation: Annotated[str, typer.Option(help="secagg+, or plain: the exact sum.")] = "secagg+",
         seed: options.Seed = None,
         as_json: options.Json = False,
@@ -45,7 +45,7 @@ def add_to(app: typer.Typer) -> None:
         With --guard the clients refuse such models: exit code 3, and nothing leaks. With --consistency they train them,
         and the sum over different models is noise.
         """
-        from fluoroscope.attacks.imprint import Adjacent, Peeling
+        from fluoroscope.attacks.imprint import Adjacent, Peeling, Subspace
         from fluoroscope.cli.medileak_files import write_outcome
         from fluoroscope.federation.plan import read_plan
         from fluoroscope.federation.task import load_task
@@ -72,7 +72,7 @@ def add_to(app: typer.Typer) -> None:
             victims,
             rounds,
             neurons,
-            Peeling() if decoder == "peeling" else Adjacent(),
+            Subspace() if decoder == "subspace" else Peeling() if decoder == "peeling" else Adjacent(),
             "secagg+" if aggregation == "secagg+" else "plain sum",
             steady=(task.clients[victims[0]].batch_size or training.batch_size) < held,
         )

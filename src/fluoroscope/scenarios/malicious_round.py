@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -14,6 +14,7 @@ from fluoroscope.errors import Misconfigured
 from fluoroscope.federation.guard import Mod
 from fluoroscope.federation.secure_aggregation import Participant, SecAgg, Sent, secure_round
 from fluoroscope.rng import generator
+from fluoroscope.scenarios.foreseen import foreseen_rate
 from fluoroscope.scores.recovery import Recovery, recovery
 from fluoroscope.threat_models import THREATS, observe
 from fluoroscope.types import ImageSet, LocalTraining, Network, PrivateBatch, State, UpdateRecord
@@ -76,6 +77,8 @@ class RecoveryResult:
     round_seconds: float
     seconds: float
     """Of the recovery alone."""
+    foreseen: float | None = None
+    """The rate that a rehearsal on the attacker's own images gave, without any victim."""
 
     @property
     def psnr(self) -> float | None:
@@ -122,7 +125,9 @@ def malicious_round(
     assert seen.update is not None
     found = decoder(crafted, seen.update)
     ended = time.perf_counter()
-    return scored(target, found, summed - began, ended - summed)
+    clients = len(participants) if aggregation == "secagg+" else 1
+    expected = foreseen_rate(crafted, decoder, clients, generator(seed, "p2", "foresee", server_round))
+    return replace(scored(target, found, summed - began, ended - summed), foreseen=expected)
 
 
 def scored(target: Participant, found: Recovered, round_seconds: float, seconds: float) -> RecoveryResult:

@@ -60,6 +60,7 @@ def row(each: RecoveryResult) -> dict[str, Any]:
         "rate": score.rate.mean,
         "rate_low": score.rate.low,
         "rate_high": score.rate.high,
+        "foreseen": each.foreseen,
         "wrong": each.wrong,
         "sure_wrong": each.sure_wrong,
         "psnr": each.psnr,
@@ -124,7 +125,9 @@ def run_malicious_rounds(
             return Outcome((), str(refusal), verdicts)
         parts.setdefault(victim, []).append(recoveries)
     harvested = [
-        scored(
+        found[0]
+        if len(found) == 1
+        else scored(
             everyone[victim],
             merged([each.recovered for each in found]),
             sum(each.round_seconds for each in found),

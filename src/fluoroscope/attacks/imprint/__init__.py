@@ -2,8 +2,20 @@
 
 from fluoroscope.attacks.imprint.adjacent import Adjacent
 from fluoroscope.attacks.imprint.craft import Crafted, MediLeak
-from fluoroscope.attacks.imprint.features import Brightness, SmoothProjections
+from fluoroscope.attacks.imprint.features import Brightness, SmoothContrasts, SmoothProjections
 from fluoroscope.attacks.imprint.peeling import Peeling
 from fluoroscope.attacks.imprint.recovered import Recovered, merged
+from fluoroscope.attacks.imprint.subspace import Subspace
 
-__all__ = ["Adjacent", "Brightness", "Crafted", "MediLeak", "Peeling", "Recovered", "SmoothProjections", "merged"]
+__all__ = [
+    "Adjacent",
+    "Brightness",
+    "Crafted",
+    "MediLeak",
+    "Peeling",
+    "Recovered",
+    "SmoothContrasts",
+    "SmoothProjections",
+    "Subspace",
+    "merged",
+]

@@ -19,14 +19,19 @@ class Adjacent:
     """P2 eq. 2: x = (dW[l+1] - dW[l]) / (db[l+1] - db[l]). Right where an image is alone in its bin, else a mixture."""
 
     def __call__(self, crafted: Crafted, update: State) -> Recovered:
+        return merged([self.read(crafted, update)[0]], apart=0.0)
+
+    def read(self, crafted: Crafted, update: State) -> tuple[Recovered, Tensor]:
+        """What every bin that could hold one image holds, and its coefficient there."""
         sums = bin_sums(crafted, update)
         size = sums.coefficients.abs()
         full = size > max(EMPTY * float(size.max()), 6 * sums.noise)
         pixels = sums.pixels[full] / sums.coefficients[full, None]
         shape = (-1, *crafted.auxiliary.shape[1:])
         noise = sums.noise / size[full]
-        found = Recovered(pixels.view(shape).float(), in_range(pixels, noise))
-        return merged([found.above(1.0)], apart=0.0)
+        could = in_range(pixels, noise)
+        kept = could > 0
+        return Recovered(pixels.view(shape).float()[kept], could[kept]), sums.coefficients[full][kept]
 
 
 def in_range(pixels: Tensor, noise: Tensor) -> Tensor:

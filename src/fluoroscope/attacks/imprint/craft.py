@@ -1,6 +1,7 @@
 """What a malicious server sends (P2): a model that leaks to the victim, one that says nothing to the others."""
 
-from dataclasses import dataclass, field
+import math
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -9,7 +10,7 @@ from torch import Tensor
 from fluoroscope.attacks.imprint.backbone import Backbone, tune_head
 from fluoroscope.attacks.imprint.bins import Bins, make_bins
 from fluoroscope.attacks.imprint.dry_run import rehearse
-from fluoroscope.attacks.imprint.features import Features, SmoothProjections
+from fluoroscope.attacks.imprint.features import Features, SmoothContrasts, SmoothProjections
 from fluoroscope.errors import Unsupported
 from fluoroscope.models.front import Front, FrontedNetwork
 from fluoroscope.types import LocalTraining, Network, OneGradient, Sgd, State
@@ -19,8 +20,14 @@ GATE = 1e-3
 """Weight of a neuron in the gate: the step that shuts it must not be undone by neurons that the step woke up."""
 STEADY_GATE = 0.03
 """The same where the gate stays open: training must not change it much, or neurons would no longer be alike."""
-STEADY = 2e-4
+STEADY = 2e-6
 """Size of an update, by neurons, that moves hardly an image over a threshold: the more, the nearer they stand."""
+FULL = 0.94
+"""Of the bins that evenly spread images would fill: real ones are spread less evenly."""
+MORE = 1.06
+"""Bins per image that it takes to tell which belong together."""
+CROWD, CROWDED = 8.0, 0.04
+"""Images that one bin may hold without being cut: so many, and this share of the victim's."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +41,10 @@ class Crafted:
     bins: Bins
     auxiliary: Tensor
     """(n, channels, height, width): the attacker's own images, from which the bins were made."""
+    images: int
+    """Of the victim, as its configuration says."""
+    coefficient: float
+    """c of one image in a bin's sum c x, by the rehearsal: its root mean square."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +52,9 @@ class MediLeak:
     """P2's attack; its settings are the server's choices."""
 
     neurons: int
-    features: Features = field(default_factory=SmoothProjections)
+    features: Features | None = None
+    """None: three smooth ones; one where there are hardly more neurons than images; for several mini-batches, on
+    lattices of pixels."""
     front: Literal["gated", "plain", "sparse"] = "gated"
     """plain is P2's module, sparse is Robbing the Fed's with a hard tanh, gated is one that shuts after a step."""
     steady: bool = False
@@ -68,7 +81,7 @@ class MediLeak:
             raise Unsupported("an update of Adam is not a sum of its images' gradients: the clients must train by SGD.")
         if isinstance(agreed, FrontedNetwork):
             raise Unsupported("the agreed network has a front already; craft from the network without it.")
-        features = self.features(agreed.input_shape, rng)
+        features = (self.features or self._chosen(training.images))(agreed.input_shape, rng, auxiliary)
         if self.front == "sparse" and any(feature.denominator is not None for feature in features):
             raise Unsupported(
                 "a hard tanh cuts bins of a plain sum, not of a ratio: use front sparse with Brightness()."
@@ -80,25 +93,37 @@ class MediLeak:
         shares = torch.bincount(labels, minlength=agreed.outputs) / len(labels)
         rest = tune_head(network, state, base, shares, training)
         gated = self.front == "gated"
-        activation: Literal["relu", "hardtanh"] = "hardtanh" if self.front == "sparse" else "relu"
+        # A neuron that passes gradient for its own bin only: no sum over all images, so that each may weigh more.
+        plain = all(feature.denominator is None for feature in features)
+        apart = self.front == "sparse" or (gated and plain and not self.steady)
+        activation: Literal["relu", "hardtanh"] = "hardtanh" if apart else "relu"
         tried = FrontedNetwork(agreed, Front(self.neurons, activation, gate=gated))
-        push = rehearse(tried, self._made(bins, rest, base, 1.0), training, auxiliary, labels, rest.direction)
+        push = rehearse(tried, self._made(bins, rest, base, 1.0, apart), training, auxiliary, labels, rest.direction)
         if not push.size > 0:
             raise Unsupported(f"{agreed.name} gives the front no gradient; start it from other weights.")
         # The update of a neuron that fires for all images is lr entry reach push: as large as a sum lets through.
         # Of few images the mean push may be far from that of many.
-        lean = min(1.0, abs(push.mean) / push.size + 3 / training.images**0.5)
-        size = STEADY / self.neurons if self.steady else self.size * self.heaviest / training.images / max(lean, 0.25)
+        lean = max(0.25, min(1.0, abs(push.mean) / push.size + 3 / training.images**0.5))
+        share = min(1.0, CROWD / training.images + CROWDED) if apart and gated else lean
+        size = STEADY / self.neurons if self.steady else self.size * self.heaviest / training.images / share
         reach = size / (training.optimiser.lr * self._entry * push.size)
         # The gate shuts when the mean push is upwards: the sign of the column sees to that.
         reach = -reach if push.mean < 0 and not self.steady else reach
-        victim = self._made(bins, rest, base, reach)
+        victim = self._made(bins, rest, base, reach, apart)
         weight = victim[f"{FIRST}.weight"]
         # More than any image in [0, 1] can bring up: no neuron fires.
         bound = float(weight.clamp_min(0).sum(1).max()) * 1.01 + self._scale(reach)
         others = {**victim, f"{FIRST}.bias": torch.full_like(victim[f"{FIRST}.bias"], -bound)}
         front = Front(self.neurons, activation, ceiling=self._scale(reach), gate=gated)
-        return Crafted(FrontedNetwork(agreed, front), victim, others, bins, auxiliary)
+        return Crafted(
+            FrontedNetwork(agreed, front), victim, others, bins, auxiliary, training.images, size / training.images
+        )
+
+    def _chosen(self, images: int) -> Features:
+        """Three features, where the bins that are not empty will be more than the images; else one, as P2 has it."""
+        full = FULL * self.neurons * (1 - math.exp(-3 * images / self.neurons))
+        count = 3 if full > MORE * images + 3 else 1
+        return SmoothProjections(count) if self.steady or self.front == "plain" else SmoothContrasts(count)
 
     @property
     def _entry(self) -> float:
@@ -115,9 +140,9 @@ class MediLeak:
         """Of the first layer: what images add must be small, in the gate and in the image that is made of it."""
         return 1.0 if self.steady else 1e-3 * self._margin(reach) / (self._entry * self.neurons)
 
-    def _made(self, bins: Bins, rest: Backbone, base: Tensor, reach: float) -> dict[str, Tensor]:
+    def _made(self, bins: Bins, rest: Backbone, base: Tensor, reach: float, apart: bool) -> dict[str, Tensor]:
         """The state with a column of this length, and all else in proportion."""
-        weight, bias = _thresholds_as_weights(bins, self._scale(reach), self.front == "sparse")
+        weight, bias = _thresholds_as_weights(bins, self._scale(reach), apart)
         column = (rest.direction * reach).float()
         made: dict[str, Tensor] = {f"{FIRST}.weight": weight, f"{FIRST}.bias": bias}
         if self.front == "gated":
@@ -136,13 +161,13 @@ class MediLeak:
         return made | {f"network.{name}": value for name, value in rest.state.items()}
 
 
-def _thresholds_as_weights(bins: Bins, scale: float, sparse: bool) -> tuple[Tensor, Tensor]:
+def _thresholds_as_weights(bins: Bins, scale: float, apart: bool) -> tuple[Tensor, Tensor]:
     """Rows and biases of the first layer: neuron (f, l) is above 0 where feature f exceeds threshold l."""
     rows, biases = [], []
     for feature, thresholds in zip(bins.features, bins.thresholds, strict=True):
         # The hard tanh passes gradient from 0 to its ceiling, `scale`: that becomes a bin's width.
         each = torch.ones_like(thresholds)
-        if sparse:
+        if apart:
             width = thresholds.diff()
             each = 1 / torch.cat([width, width[-1:].clamp_min(float(width.max()))])
         numerator = feature.numerator.double()

@@ -11,6 +11,7 @@ from fluoroscope.attacks.imprint.bin_sums import BinSums, bin_sums
 from fluoroscope.attacks.imprint.bin_table import BinTable
 from fluoroscope.attacks.imprint.craft import Crafted
 from fluoroscope.attacks.imprint.recovered import Recovered
+from fluoroscope.attacks.imprint.solve import solve_images, unexplained
 from fluoroscope.types import State
 
 SAME = 0.005
@@ -21,6 +22,8 @@ ABSENT = 0.6
 """A feature that is further off than this says that the image is not there."""
 CLOSED = 0.02
 """Of an image's coefficient: a bin with no more than this left over holds no other image."""
+GUESSES = 200
+"""The likeliest candidates that are taken though nothing is believed: beyond, guesses rest on guesses."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,7 @@ class _Peel:
         self._table = table
         self._members = torch.empty(0, table.count, dtype=torch.int64)
         self._taken = torch.empty(0, table.columns, dtype=torch.float64)
+        self._guesses = 0
 
     def believed(self, tolerance: float) -> bool:
         """Take out every candidate that is believed at this tolerance, the surest first; whether there was any."""
@@ -78,8 +82,9 @@ class _Peel:
         Else one that two features hold, though a third, crowded one, does not show it.
         """
         rows = self._table.candidates()
-        if not len(rows):
+        if not len(rows) or self._guesses >= GUESSES:
             return False
+        self._guesses += 1
         members, error, nearest = self._table.agreement(rows)
         if error.min() > ABSENT:
             error = error.where(nearest < SAME, torch.inf)
@@ -126,64 +131,12 @@ class _Peel:
         self._taken = torch.cat([self._taken, self._table.take(rows, members)])
 
     def solved(self, sums: BinSums, shape: torch.Size) -> Recovered:
-        """Least squares over the bins that the images explain, pixels that a feature cannot show left to the others."""
+        """Least squares over the bins that the images explain; confidence is how well they explain them."""
         members, table = self._members, self._table
         if not len(members):
             return Recovered(torch.empty(0, *shape), torch.empty(0))
         values = self._taken[:, 0]
         closed = table.left.abs()[members] < (CLOSED * values.abs()[:, None]).clamp_min(table.empty)
-        closed |= ~closed.any(1, keepdim=True)  # an image without a closed bin is read from all of them
-        if table.readable:
-            solved = _least_squares(members, values, closed, sums.pixels)
-            return Recovered(solved.view(-1, *shape).float(), self._confidence(sums, values, solved))
-        supports = torch.stack([feature.support for feature in table.bins.features])
-        rest = ~supports.any(0)
-        solved = torch.zeros(len(members), sums.pixels.shape[1], dtype=torch.float64)
-        solved[:, rest] = _least_squares(members, values, closed, sums.pixels[:, rest])
-        likely = _from_neighbours(solved.view(-1, *shape), rest.view(shape)).flatten(1)
-        for feature, support in enumerate(supports):
-            shown = closed.clone()
-            shown[:, feature] = False
-            solved[:, support] = _least_squares(members, values, shown, sums.pixels[:, support], likely[:, support])
-        return Recovered(solved.view(-1, *shape).float(), self._confidence(sums, values, solved))
-
-    def _confidence(self, sums: BinSums, values: Tensor, solved: Tensor) -> Tensor:
-        """How much of an image's bins, by size, the images in them explain: of the bin that is explained worst."""
-        probes = self._table.probes
-        explained = torch.zeros(len(sums.pixels), len(probes), dtype=torch.float64)
-        for feature in range(self._table.count):
-            explained.index_add_(0, self._members[:, feature], values[:, None] * solved[:, probes])
-        off = (sums.pixels[:, probes] - explained).norm(dim=1)
-        own = (values[:, None] * solved[:, probes]).norm(dim=1)
-        share: Tensor = (off[self._members] / own[:, None]).amax(1)
-        return (1 - share).clamp(0, 1).float()
-
-
-def _from_neighbours(images: Tensor, known: Tensor) -> Tensor:
-    """Each pixel as the mean of the known pixels around it."""
-    count = torch.nn.functional.avg_pool2d(known.double()[None], 3, 1, 1)
-    around: Tensor = torch.nn.functional.avg_pool2d(images * known, 3, 1, 1) / count.clamp_min(1e-9)
-    return around
-
-
-def _least_squares(
-    members: Tensor, values: Tensor, use: Tensor, pixels: Tensor, likely: Tensor | None = None
-) -> Tensor:
-    """x minimising the squared misfit of sum_i c_i x_i to every used bin; what they leave open is as `likely` says.
-
-    Two features alone leave images open that share their bins in a circle.
-    """
-    images = len(members)
-    design = torch.zeros(len(pixels), images, dtype=torch.float64)
-    used = torch.zeros(len(pixels), dtype=torch.float64)
-    used[members[use]] = 1
-    right = torch.zeros(images, pixels.shape[1], dtype=torch.float64)
-    for held in members.T:  # design.T @ pixels, of which few entries are not 0
-        weight = values * used[held]
-        design[held, torch.arange(images)] = weight
-        right += weight[:, None] * pixels[held]
-    normal = design.T @ design
-    ridge = 1e-9 * float(values.square().mean()) if likely is not None else 0.0
-    normal += (ridge + 1e-15 * float(normal.diagonal().mean())) * torch.eye(images, dtype=torch.float64)
-    found: Tensor = torch.linalg.solve(normal, right if likely is None else right + ridge * likely)
-    return found
+        solved = solve_images(members, values, closed, sums, table.bins, shape)
+        confidence = (1 - unexplained(members, values, solved, sums, table.probes)).clamp(0, 1)
+        return Recovered(solved.view(-1, *shape).float(), confidence.float())

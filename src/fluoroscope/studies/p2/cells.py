@@ -7,7 +7,7 @@ import torch
 from torch.func import functional_call
 
 from fluoroscope.attacks import ATTACKS
-from fluoroscope.attacks.imprint import Adjacent, Brightness, MediLeak, Peeling, SmoothProjections, merged
+from fluoroscope.attacks.imprint import Adjacent, Brightness, MediLeak, Peeling, Subspace, merged
 from fluoroscope.attacks.imprint.features import Features
 from fluoroscope.cells import CellContext, Result
 from fluoroscope.data import Request, load
@@ -37,8 +37,8 @@ NEURONS = 64
 """For one small batch."""
 OUTPUTS = 10
 """Of the network that is inverted: with two, an untrained LeNet-5 is sure of one class, and there is no gradient."""
-FEATURES: dict[str, Features] = {"brightness": Brightness(), "3 projections": SmoothProjections(3)}
-DECODERS: dict[str, Decoder] = {"adjacent": Adjacent(), "peeling": Peeling()}
+FEATURES: dict[str, Features | None] = {"brightness": Brightness(), "smooth": None}
+DECODERS: dict[str, Decoder] = {"adjacent": Adjacent(), "peeling": Peeling(), "subspace": Subspace()}
 
 
 @dataclass(frozen=True)
@@ -48,8 +48,9 @@ class Leak:
     images: int
     k: int
     """Neurons of the first layer, all of them counted."""
-    features: Literal["brightness", "3 projections"] = "3 projections"
-    decoder: Literal["adjacent", "peeling"] = "peeling"
+    features: Literal["brightness", "smooth"] = "smooth"
+    """smooth: three random projections; one where there are hardly more neurons than images."""
+    decoder: Literal["adjacent", "peeling", "subspace"] = "subspace"
     local_iterations: int = 1
     mini_batches: bool = False
     """Each iteration takes other images, a share of them all; else each takes all of them."""
@@ -94,6 +95,7 @@ class Leak:
                 "rate": first.score.rate.mean,
                 "rate_low": first.score.rate.low,
                 "rate_high": first.score.rate.high,
+                "foreseen": first.foreseen,
                 "wrong": first.wrong,
                 "sure_wrong": first.sure_wrong,
                 "psnr": first.psnr,
