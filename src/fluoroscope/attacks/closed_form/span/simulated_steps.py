@@ -41,7 +41,8 @@ class SimulatedSteps:
 
     def features(self, images: Tensor, layer: str) -> tuple[Tensor, Tensor]:
         """What the convolution `layer` is given for each told image, and how far the statistics are off."""
-        passed = [self._pass(images[group], point, layer) for group, point in zip(self.groups, self.points, strict=True)]
+        batches = zip(self.groups, self.points, strict=True)
+        passed = [self._pass(images[group], point, layer) for group, point in batches]
         order = torch.cat(self.groups).argsort()
         found = torch.cat([features for features, _ in passed])[order][: self.told]
         return found, self._off([seen for _, seen in passed])
@@ -52,7 +53,7 @@ class SimulatedSteps:
         return self._together([self._pass(images[group], point, layer)[1] for group, point in batches])
 
     def ordered(self, images: Tensor, target: Target) -> "SimulatedSteps":
-        """The same with the batches in the order in which these images' features fit best, at the points of the steps."""
+        """The same with the batches in the order in which these images' features fit best, each at its step's point."""
         count = len(self.groups)
         points = evenly(self.setup.training.steps)
         costs = torch.zeros(count, len(points))
