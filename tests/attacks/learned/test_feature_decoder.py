@@ -8,8 +8,10 @@ from sklearn.linear_model import Ridge
 from torch import nn
 
 from fluoroscope.attacks import ATTACKS
+from fluoroscope.attacks.closed_form.span.pixels import Weights
 from fluoroscope.attacks.common.setup import Setup
-from fluoroscope.attacks.learned.feature_decoder import FeatureRegression
+from fluoroscope.attacks.learned.feature_decoder import FeatureDecoder, FeatureRegression
+from fluoroscope.attacks.learned.feature_matching import FeatureMatching, simulated_steps
 from fluoroscope.attacks.learned.public_features import public_features
 from fluoroscope.data import Request, load
 from fluoroscope.errors import Unsupported
@@ -71,6 +73,51 @@ def test_several_steps_are_told_apart():
     score = against_others([guess.images for guess in guesses], originals, public.images.mean(0), rng())
     assert score.leak.low > 0
     assert score.told_apart.mean > 2 * score.chance
+
+
+def test_matching_brings_decoded_images_to_their_features():
+    """Features of more values than images have pixels: two steps of two images come out nearer than they began."""
+    with seeded_globals(1):
+        body = [nn.Conv2d(1, 64, 5, 4, 2), nn.BatchNorm2d(64), nn.ReLU(), nn.Conv2d(64, 96, 3, 1, 1)]
+        module = nn.Sequential(*body, nn.BatchNorm2d(96), nn.ReLU(), nn.Flatten(), nn.Linear(1536, 2))
+    wide = Network.of(module, (1, 16, 16))
+    own, victims = (
+        replace(each, images=nn.functional.avg_pool2d(each.images, 2)) for each in (phantoms(30, 98), phantoms(4, 7))
+    )
+    done = client_round(wide, wide.build().state_dict(), victims, LocalTraining(Sgd(0.01), 4, 2), rng())
+    public = LabelledImages(own.images, own.labels, own.patients)
+    seen = observe(done.record, THREATS.get("curious-server"), public_images=public)
+    (guess,) = ATTACKS.get("feature-decoder").run([seen], rng())
+    assert guess.start is not None
+    assert len(guess.images) == len(guess.start) == 4
+    truth = victims.images.flatten(1)
+    gaps = [torch.cdist(each.flatten(1), truth).min(1).values.mean() for each in (guess.images, guess.start)]
+    assert gaps[0] < 0.8 * gaps[1]
+
+
+def test_without_matching_the_regression_is_all():
+    seen = observed(phantoms(4, 7), LocalTraining(Sgd(0.05), 4, 2))
+    (guess,) = FeatureDecoder(matching=None).run([seen], rng())
+    assert guess.start is not None
+    assert torch.equal(guess.images, guess.start)
+
+
+def test_matching_is_left_out_where_it_does_not_pay_on_public_images():
+    seen = observed(phantoms(4, 7), LocalTraining(Sgd(0.05), 4, 2))
+    worse = FeatureMatching(weights=Weights(statistics=0.0, variation=1e3, colour=0.0))  # flat images
+    (guess,) = FeatureDecoder(matching=worse).run([seen], rng())
+    assert guess.start is not None
+    assert torch.equal(guess.images, guess.start)
+
+
+def test_a_round_is_simulated_with_images_that_were_not_found_in_their_batches():
+    setup = Setup.of(observed(phantoms(5, 7), LocalTraining(Sgd(0.05), 5, 2)))
+    groups = [torch.tensor([2]), torch.tensor([0, 1])]
+    simulated = simulated_steps(setup, groups, 3)
+    assert simulated is not None
+    assert [group.tolist() for group in simulated.groups] == [[0, 1], [2, 3]]
+    assert simulated.statistics == {}, "of the third step nothing is known"
+    assert simulated_steps(setup, [torch.tensor([0, 1, 2])], 3) is None, "a batch has two images"
 
 
 def test_public_features_are_those_of_the_client_in_training_mode():

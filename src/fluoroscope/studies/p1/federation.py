@@ -17,11 +17,12 @@ from fluoroscope.scenarios.stand_ins import held_out_indices, stand_in_round
 from fluoroscope.scores.legibility import Writing
 from fluoroscope.types import PrivateBatch, UpdateRecord
 
-Scale = Literal["small", "small-clients", "small-public", "small-128", "small-224", "paper"]
+Scale = Literal["small", "small-clients", "small-public", "small-few", "small-128", "small-224", "paper"]
 STAGES = {
     "small": (1, 3, 6),
     "small-clients": (1, 4),
     "small-public": (1, 4),
+    "small-few": (1, 3),
     "small-128": (1, 3),
     "small-224": (1, 3),
     "paper": (1, 10, 50, 90),
@@ -56,6 +57,14 @@ SCALES: dict[Scale, dict[str, Any]] = {
         "training": {"lr": 0.02},
         "strategy": {"pretrain_epochs": 3},
     },
+    "small-few": {
+        "rounds": 3,
+        "model": {"name": "resnet18"},
+        "data": {"size": 64, "images": 400},
+        "partition": {**_FEW, "test": None},
+        "training": {"lr": 0.02},
+        "strategy": {"pretrain_epochs": 3},
+    },
     "small-128": {
         "rounds": 3,
         "model": {"name": "resnet18"},
@@ -82,7 +91,7 @@ SCALES: dict[Scale, dict[str, Any]] = {
     },
 }
 """P1 table II; small takes its clients of 8, 32 and 1 images, small-clients those of 8, 128, 512 and 1;
-small-public leaves the attacker 500 public images to learn from."""
+small-public leaves the attacker 500 public images to learn from, small-few 60 and all other patients to be victims."""
 
 
 Named = tuple[str, tuple[tuple[str, Any], ...]]

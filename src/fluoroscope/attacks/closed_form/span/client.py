@@ -11,6 +11,7 @@ from fluoroscope.attacks.closed_form.span.completion import complete
 from fluoroscope.attacks.closed_form.span.feature_maps import feature_maps
 from fluoroscope.attacks.closed_form.span.layers import Layer, layers
 from fluoroscope.attacks.closed_form.span.row_space import is_clear, row_space
+from fluoroscope.attacks.closed_form.span.step_groups import step_groups
 from fluoroscope.attacks.closed_form.span.target import Target
 from fluoroscope.attacks.closed_form.span.unmixing import rectified, unmix
 from fluoroscope.attacks.common.gradients import Reading, first_step_of_adam, gradient_of
@@ -99,6 +100,11 @@ class Client:
         if found is None:
             return torch.zeros(0, *layer.shape, dtype=torch.float64)
         return unmix(found.basis, rng, ERROR * found.outside)
+
+    def groups(self, layer: Layer, maps: Tensor) -> list[Tensor] | None:
+        """The numbers of those maps that shared a step, step by step in no order; None where that is not clear."""
+        span = self._span(layer)
+        return None if span is None else step_groups(span, layer, maps, self._training.steps)
 
     def further(self, layer: Layer, maps: Tensor) -> Target:
         """One convolution further towards the pixels, where that is possible."""

@@ -1,12 +1,25 @@
 """The images that have given features: descent on the pixels."""
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from fluoroscope.attacks.closed_form.span.client import Client
 from fluoroscope.attacks.closed_form.span.target import Target
+
+
+class Simulated(Protocol):
+    """A client's network, normalised as it was."""
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Of an image."""
+        ...
+
+    def features(self, images: Tensor, layer: str) -> tuple[Tensor, Tensor]:
+        """What `layer` is given for the images whose features are known, and how far their statistics are off."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -24,7 +37,7 @@ class Weights:
 class FeatureObjective:
     """All images of a client together, since BatchNorm's statistics are those of the batch: a row of pixels."""
 
-    def __init__(self, client: Client, target: Target, weights: Weights) -> None:
+    def __init__(self, client: Simulated, target: Target, weights: Weights) -> None:
         self._client, self._target, self._weights = client, target, weights
 
     def __call__(self, x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,0 +1,117 @@
+"""The steps of a round as the attacker simulates them, its images' batches known: each normalised by itself.
+
+Where the weights stood at a step nobody but the client knows. They went from the global model to what was sent: step t
+of T is taken at t/T of the way.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import torch
+from scipy.optimize import linear_sum_assignment
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from fluoroscope.attacks.closed_form.span.target import Target
+from fluoroscope.attacks.common.batch_statistics import averaged, values_per_channel
+from fluoroscope.attacks.common.measuring import measured
+from fluoroscope.attacks.common.setup import Setup
+from fluoroscope.attacks.gradient_inversion.pullback import Statistics
+from fluoroscope.models.modes import named_buffers
+
+
+@dataclass(frozen=True, eq=False)
+class SimulatedSteps:
+    """Batches of images, each at its own point of the round."""
+
+    setup: Setup
+    groups: tuple[Tensor, ...]
+    """The numbers of each batch's images, batch by batch in the order of the steps."""
+    points: tuple[float, ...]
+    """How far of the way from the global model to what was sent each batch meets the weights."""
+    told: int
+    """So many of the images, the first ones, are asked for. The others only fill their batches."""
+    statistics: dict[str, Statistics]
+    """What the buffers say of all batches together; empty where they do not count."""
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        return self.setup.network.input_shape
+
+    def features(self, images: Tensor, layer: str) -> tuple[Tensor, Tensor]:
+        """What the convolution `layer` is given for each told image, and how far the statistics are off."""
+        batches = zip(self.groups, self.points, strict=True)
+        passed = [self._pass(images[group], point, layer) for group, point in batches]
+        order = torch.cat(self.groups).argsort()
+        found = torch.cat([features for features, _ in passed])[order][: self.told]
+        return found, self._off([seen for _, seen in passed])
+
+    def measured(self, images: Tensor, layer: str) -> dict[str, Statistics]:
+        """The statistics of all batches together, of the BatchNorm layers up to `layer`."""
+        batches = zip(self.groups, self.points, strict=True)
+        return self._together([self._pass(images[group], point, layer)[1] for group, point in batches])
+
+    def ordered(self, images: Tensor, target: Target) -> "SimulatedSteps":
+        """The same with the batches in the order in which these images' features fit best, each at its step's point."""
+        count = len(self.groups)
+        points = evenly(self.setup.training.steps)
+        costs = torch.zeros(count, len(points))
+        with torch.no_grad():
+            for row, group in enumerate(self.groups):
+                known = group < self.told
+                part = Target(target.layer, target.maps[group[known]], target.scaled)
+                for column, point in enumerate(points):
+                    features, _ = self._pass(images[group], point, target.layer)
+                    costs[row, column] = part.misfit(features[known]).square().sum()
+        rows, columns = linear_sum_assignment(costs.numpy())
+        order = columns.argsort()
+        groups = tuple(self.groups[rows[i]] for i in order)
+        return replace(self, groups=groups, points=tuple(points[columns[i]] for i in order))
+
+    @cached_property
+    def _counts(self) -> dict[str, int]:
+        return values_per_channel(self.setup.model, torch.zeros((len(self.groups[0]), *self.shape)))
+
+    def _off(self, steps: Sequence[dict[str, Statistics]]) -> Tensor:
+        together = self._together(steps) if self.statistics else {}
+        gaps = [
+            (ours - seen).norm() / seen.norm()
+            for name, found in together.items()
+            for ours, seen in zip(found, self.statistics[name], strict=True)
+        ]
+        return torch.stack(gaps).mean() if gaps else torch.zeros(())
+
+    def _together(self, steps: Sequence[dict[str, Statistics]]) -> dict[str, Statistics]:
+        """As the buffers weigh them."""
+        sizes = [len(group) for group in self.groups]
+        counts = {name: count for name, count in self._counts.items() if name in steps[0]}
+        return averaged(steps, sizes, self.setup.training.batchnorm_momentum, counts)
+
+    def _pass(self, images: Tensor, point: float, layer: str) -> tuple[Tensor, dict[str, Statistics]]:
+        model, update = self.setup.model, self.setup.update
+        state = {n: v + point * update[n] if n in update else v for n, v in self.setup.state.items()}
+        reached: list[Tensor] = []
+
+        def stop(module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+            reached.append(inputs[0])
+            raise _Reached
+
+        handle = model.get_submodule(layer).register_forward_pre_hook(stop)
+        try:
+            with measured(model) as seen:
+                functional_call(model, {**state, **named_buffers(model, state)}, (images,))
+        except _Reached:
+            pass
+        finally:
+            handle.remove()
+        return reached[0], seen
+
+
+class _Reached(Exception):
+    """The pass came to the layer: the rest of the network need not run."""
+
+
+def evenly(steps: int) -> tuple[float, ...]:
+    """The points of a round's steps, the first at the global model."""
+    return tuple(step / steps for step in range(steps))
