@@ -2,6 +2,8 @@
 
 from fluoroscope.studies.frontier import adaptive as _adaptive
 from fluoroscope.studies.frontier import filters as _filters
+from fluoroscope.studies.frontier import hospital_study as _hospital
+from fluoroscope.studies.frontier import map_study as _map
 from fluoroscope.studies.frontier import studies as _frontier
 from fluoroscope.studies.p1 import defence_studies as _p1_defence
 from fluoroscope.studies.p1 import studies as _p1
@@ -13,4 +15,4 @@ from fluoroscope.studies.study import STUDIES, Study
 
 __all__ = ["STUDIES", "Study"]
 
-del _adaptive, _filters, _frontier, _p1, _p1_defence, _p2, _p3, _p3_membership, _p4
+del _adaptive, _filters, _frontier, _hospital, _map, _p1, _p1_defence, _p2, _p3, _p3_membership, _p4
