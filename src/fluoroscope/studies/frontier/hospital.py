@@ -67,9 +67,9 @@ class Hospital:
     round: int = ROUNDS
     """Whose update is read; of `trajectory` the last one of those that are."""
     scale: Scale = "small"
-    stand_ins: int = 8
+    stand_ins: int = 6
     """Held-out images of random mixes in the hospital's place: what an interval and a null are made of."""
-    simulations: int = 32
+    simulations: int = 24
     canaries: int = 64
     """Of the hospital's 500 images, in each of `runs` rounds."""
     runs: int = 4
@@ -124,12 +124,14 @@ def _label_counts(case: _Case, rng: Generator) -> Result:
     """The hospital's counts first, then those of the stand-ins."""
     cell, task = case.cell, case.task
     attack = LABEL_COUNT_ATTACKS.get(cell.attack_name)
+    own = case.seen(case.store.load(cell.round, VICTIM))
     if isinstance(attack, LearnedCounts):
         attack = replace(attack, simulations=cell.simulations)
+    else:
+        attack.run([own], rng)  # one that cannot read such an update says so before others are trained
     labels, test = task.images.batch.labels, torch.tensor(task.partition.test)
     classes = len(task.images.classes)
     others = case.others([test[labels[test] == c] for c in range(classes)])
-    own = case.seen(case.store.load(cell.round, VICTIM))
     counts = attack.run([own, *(seen for _, seen in others)], rng)
     batches = [case.victim, *(batch for batch, _ in others)]
     truth = torch.stack([batch.labels.bincount(minlength=classes) for batch in batches])
@@ -198,7 +200,8 @@ def _property(case: _Case) -> Callable[[PrivateBatch], Tensor]:
 def _membership(case: _Case, rng: Generator) -> Result:
     """Training images of the hospital, and as many of each class that nobody trained on."""
     cell, task = case.cell, case.task
-    asked = matched_case(task, task.clients[0].train, task.partition.test, len(task.partition.test), rng)
+    same = generator(case.seed, "hospital", "candidates")  # every attack is asked about the same images
+    asked = matched_case(task, task.clients[0].train, task.partition.test, len(task.partition.test), same)
     rounds = range(1, cell.round + 1) if cell.attack_name in ("trajectory", "loss") else [cell.round]
     seen = [case.seen(case.store.load(number, VICTIM)) for number in rounds]
     scores = INFERENCE_ATTACKS.get(cell.attack_name).run(seen, asked.candidates, rng, task.public_images)

@@ -9,17 +9,17 @@ from fluoroscope.studies.frontier.hospital import ROUNDS, Asked, Hospital, Scale
 from fluoroscope.studies.study import Row, Rows, Size, Study, enter
 
 ASKED: tuple[tuple[Asked, str, int], ...] = (
+    ("label counts", "learned-counts", ROUNDS),
+    ("label counts", "restored-counts", ROUNDS),
     ("membership", "loss", ROUNDS),
     ("membership", "trajectory", ROUNDS),
-    ("membership", "lira", ROUNDS),
     ("membership", "rmia", ROUNDS),
-    ("label counts", "restored-counts", ROUNDS),
-    ("label counts", "learned-counts", 1),
-    ("label counts", "learned-counts", ROUNDS),
-    ("prevalence", "learned-share", ROUNDS),
-    ("exposure", "learned-share", ROUNDS),
+    ("membership", "lira", ROUNDS),
     ("canaries", "trajectory", ROUNDS),
     ("canaries", "gradient-alignment", ROUNDS),
+    ("prevalence", "learned-share", ROUNDS),
+    ("exposure", "learned-share", ROUNDS),
+    ("label counts", "learned-counts", 1),
 )
 _SCALE: dict[Size, Scale] = {"small": "small", "paper": "paper"}
 
