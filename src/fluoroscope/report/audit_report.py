@@ -11,6 +11,7 @@ from fluoroscope.findings import Audit, read_findings
 from fluoroscope.report.catalogue import Catalogue, catalogue
 from fluoroscope.report.engineer import engineer, scores_meant
 from fluoroscope.report.first_screen import first_screen
+from fluoroscope.report.frontier_figure import frontier_question, frontier_section
 from fluoroscope.report.numbers_only import numbers_only
 from fluoroscope.report.officer import grades_meant, officer
 from fluoroscope.report.page import Section, Table, resource, template
@@ -42,15 +43,26 @@ def render_audit(
     """The page as HTML, in English or in the language of `words`. Images of patients are blurred unless asked for."""
     blur = not audit.findings.data.synthetic and not show_images
     view = View(audit, Traced(audit.document), blur, words or catalogue())
-    return _rendered(view, questions(view), engineer(view, with_timing), resource("audit.js"))
+    return _rendered(view, _questions(view), _sections(view, with_timing), resource("audit.js"))
 
 
 def render_numbers(audit: Audit) -> str:
     """The page for an airlock: numbers and tables; no image, figure, script, path or name."""
     bare = numbers_only(audit)
     view = View(bare, Traced(bare.document), blur=False)
-    asked = [replace(each, pictures=()) for each in questions(view) if each.table]
-    return _rendered(view, asked, [_tables(section) for section in engineer(view, with_timing=False)], "")
+    asked = [replace(each, pictures=()) for each in _questions(view) if each.table]
+    return _rendered(view, asked, [_tables(section) for section in _sections(view, with_timing=False)], "")
+
+
+def _questions(view: View) -> list[Question]:
+    """The map first: where the hospitals stand among all that was ever measured."""
+    first = frontier_question(view)
+    return [*([first] if first else []), *questions(view)]
+
+
+def _sections(view: View, with_timing: bool) -> list[Section]:
+    first = frontier_section(view)
+    return [*([first] if first else []), *engineer(view, with_timing)]
 
 
 def _tables(section: Section) -> Section:

@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from fluoroscope.attacks.inference.gradient_alignment import alignment, gradients, norms
+from fluoroscope.attacks.inference import InferenceAttack
+from fluoroscope.attacks.inference.gradient_alignment import GradientAlignment, alignment, gradients, norms
 from fluoroscope.defences import Chain
 from fluoroscope.errors import Misconfigured
 from fluoroscope.federation.client_round import client_round
@@ -13,6 +14,7 @@ from fluoroscope.scenarios.canaries import CanaryGames
 from fluoroscope.threat_models import THREATS, observe
 from fluoroscope.types import LabelledImages, LocalTraining, Loss, Network, Observation, PrivateBatch, State
 
+_ALIGNMENT = GradientAlignment()
 ZEROED = -1
 """The label of an image that adds nothing."""
 
@@ -106,8 +108,20 @@ def one_run_games(
     training: LocalTraining,
     defence: Chain,
     rng: torch.Generator,
+    others: PrivateBatch | None = None,
+    distinguisher: InferenceAttack = _ALIGNMENT,
 ) -> tuple[Tensor, Tensor]:
-    """One round of a client all of whose images are canaries, each there by a coin of its own.
+    """One round of a client with canaries, each there by a coin of its own.
+
+    Args:
+        network: what is trained.
+        state: what the server sent.
+        canaries: images under whatever labels.
+        training: of a client with all of these images.
+        defence: what the claim is about.
+        rng: of everything that is drawn.
+        others: the client's other images; None where all of them are canaries.
+        distinguisher: what scores the canaries, from the update.
 
     Returns:
         A score and a coin per canary, as `one_run_epsilon` takes them; those of further rounds may be added.
@@ -115,10 +129,11 @@ def one_run_games(
     training = replace(training, loss=ZeroedOut(training.loss))
     coins = torch.rand(len(canaries), generator=rng) < 0.5
     there = coins.reshape(-1, *[1] * (canaries.labels.ndim - 1))
-    batch = replace(canaries, labels=torch.where(there, canaries.labels, zeroed(canaries).labels))
-    seen = observe(client_round(network, state, batch, training, rng, defence).record, THREATS.get("curious-server"))
-    rows = gradients(seen, LabelledImages(canaries.images, canaries.labels))
-    return alignment(seen.update or {}, rows), coins
+    planted = replace(canaries, labels=torch.where(there, canaries.labels, zeroed(canaries).labels))
+    record = client_round(network, state, _client(planted, others), training, rng, defence).record
+    seen = observe(record, THREATS.get("curious-server"))
+    asked = LabelledImages(canaries.images, canaries.labels)
+    return distinguisher.run([seen], asked, rng)[0], coins
 
 
 def zeroed(batch: PrivateBatch) -> PrivateBatch:

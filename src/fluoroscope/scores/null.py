@@ -55,6 +55,7 @@ def against_others(
     rng: torch.Generator,
     others: Sequence[Tensor] = (),
     gave_up: Sequence[bool] = (),
+    level: float = 0.95,
 ) -> AgainstOthers:
     """Score guesses against the victims that they are about, and against all the others.
 
@@ -65,6 +66,7 @@ def against_others(
         rng: of the bootstrap and the permutations.
         others: images of further patients, a set each, about whom nothing was guessed: a single victim needs them.
         gave_up: per victim, whether the attack had nothing to say: the guess is then the prior, and tells nobody apart.
+        level: of the leak's interval, higher for whoever takes the best of several attacks.
 
     Raises:
         BadInput: there is nobody to compare with, or counts differ.
@@ -100,7 +102,7 @@ def against_others(
     return AgainstOthers(
         own=bootstrap_mean(own[defined], rng),
         null=bootstrap_mean(null[defined], rng),
-        leak=bootstrap_mean((own - null)[defined], rng),
+        leak=bootstrap_mean((own - null)[defined], rng, level=level),
         p_value=_p_of_images(compared[0], rng) if alone else _p_of_victims(compared, rng),
         told_apart=wilson(sum(int((each.whose == v).sum()) for v, each in enumerate(compared)), sum(guessed)),
         chance=sum(n * images[v] for v, n in enumerate(guessed)) / (sum(guessed) * sum(images)),

@@ -2,7 +2,9 @@
 
 from fluoroscope.studies.frontier import adaptive as _adaptive
 from fluoroscope.studies.frontier import filters as _filters
+from fluoroscope.studies.frontier import hospital_study as _hospital
 from fluoroscope.studies.frontier import local_rounds as _local_rounds
+from fluoroscope.studies.frontier import map_study as _map
 from fluoroscope.studies.frontier import several_steps as _several_steps
 from fluoroscope.studies.frontier import studies as _frontier
 from fluoroscope.studies.p1 import defence_studies as _p1_defence
@@ -15,4 +17,5 @@ from fluoroscope.studies.study import STUDIES, Study
 
 __all__ = ["STUDIES", "Study"]
 
-del _adaptive, _filters, _frontier, _local_rounds, _p1, _p1_defence, _p2, _p3, _p3_membership, _p4, _several_steps
+del _adaptive, _filters, _frontier, _hospital, _local_rounds, _map, _several_steps
+del _p1, _p1_defence, _p2, _p3, _p3_membership, _p4

@@ -47,7 +47,8 @@ class Findings:
     def _plain(self, row: Row) -> dict[str, Any]:
         curves = {"curves": row.result.curves} if self.study.curves else {}
         failed = {"failed": row.failed} if row.failed else {}
-        return {**row.settings, **row.result.measures, **failed, **curves, "paper": row.paper}
+        notes = {"notes": row.result.notes} if row.result.notes else {}
+        return {**row.settings, **row.result.measures, **failed, **curves, **notes, "paper": row.paper}
 
 
 def run(

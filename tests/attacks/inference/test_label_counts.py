@@ -5,11 +5,10 @@ from functools import cache
 
 import pytest
 import torch
-from sklearn.linear_model import Ridge
 
 from fluoroscope.attacks.inference import LABEL_COUNT_ATTACKS
 from fluoroscope.attacks.inference.label_counts import by_class, whole_counts
-from fluoroscope.attacks.inference.learned_counts import PENALTIES, LearnedCounts, _fitted, random_mix
+from fluoroscope.attacks.inference.learned_counts import LearnedCounts, random_mix
 from fluoroscope.attacks.inference.restored_counts import RestoredCounts
 from fluoroscope.data import Request, load
 from fluoroscope.defences import NO_DEFENCE, chain
@@ -86,27 +85,6 @@ def test_where_the_last_layer_stays_at_home_others_are_read():
     assert (found - truth).abs().double().mean() < (guess - truth).abs().double().mean()
     with pytest.raises(Unsupported, match="every array stayed at home"):
         LearnedCounts(4).run([replace(seen[0], update={}, buffers_after=None)], rng())
-
-
-def test_the_ridge_is_that_of_a_slow_loop():
-    """Each row left out, the others fitted anew, by another library."""
-    features = torch.randn(12, 7, generator=rng(1), dtype=torch.float64)
-    targets = torch.rand(12, 3, generator=rng(2), dtype=torch.float64)
-    error, centre, scale, weights = _fitted(features, targets)
-    x = ((features - centre) / scale).numpy()
-    level = (x**2).sum(1).mean()
-    errors = {}
-    for penalty in PENALTIES:
-        left = []
-        for i in range(12):
-            others = [j for j in range(12) if j != i]
-            fitted = Ridge(alpha=penalty * level).fit(x[others], targets[others].numpy())
-            left.append(abs(fitted.predict(x[i : i + 1])[0] - targets[i].numpy()).mean())
-        errors[penalty] = sum(left) / 12
-    best = min(errors, key=errors.__getitem__)
-    assert error == pytest.approx(errors[best])
-    whole = Ridge(alpha=best * level).fit(x, targets.numpy())
-    assert weights.T.numpy() == pytest.approx(whole.coef_)
 
 
 def test_counts_are_whole_and_add_up():

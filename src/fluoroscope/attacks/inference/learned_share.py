@@ -1,0 +1,91 @@
+"""A site's share of a property, learned by simulation: rounds are played on public images with more and less of it.
+
+Property inference (Ateniese et al. 2015; in federated learning Melis et al., S&P 2019) with a regression in the place
+of their classifier, so that it answers with a share and an interval.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Generator, Tensor
+
+from fluoroscope.attacks.common.setup import SIMULATION, Setup
+from fluoroscope.attacks.inference.property import PROPERTY_ATTACKS, Share
+from fluoroscope.attacks.inference.registry import Seen
+from fluoroscope.attacks.inference.update_reader import UpdateReader, learned_reader
+from fluoroscope.digest import digest
+from fluoroscope.errors import BadInput, Misconfigured
+from fluoroscope.types import Capability, LabelledImages, PrivateBatch
+
+LEVEL = 0.95
+_FEWEST = 19
+"""Simulations below which no residual is as rare as 1 in 20."""
+
+
+@dataclass(frozen=True)
+class LearnedShare:
+    """Adapts to any training and any defence of the client: what can be played can be learned from.
+
+    The interval holds as often as it says for clients that are to the public images as the simulated ones are: its
+    half-width is the quantile of what the attacker missed on simulated rounds that were left out in turn.
+    """
+
+    needs: ClassVar[frozenset[Capability]] = SIMULATION | {Capability.UPDATE, Capability.PUBLIC_IMAGES}
+
+    simulations: int = 48
+
+    def run(self, observations: Seen, having: Tensor, rng: Generator) -> list[Share]:
+        """A share per observation. Those of one round and one training configuration are learned for once."""
+        if self.simulations < _FEWEST:
+            raise Misconfigured(
+                f"learned-share needs {_FEWEST} simulations or more for an interval of 95 %, not {self.simulations}."
+            )
+        readers: dict[str, UpdateReader] = {}
+        found = []
+        for seen in observations:
+            setup = Setup.of(seen, self.needs, "learned-share")
+            assert seen.public_images is not None  # in `needs`
+            key = digest(setup.state, setup.training, seen.public_images, seen.defence, sorted(seen.update or {}))
+            if key not in readers:
+                readers[key] = _learned(setup, seen.public_images, having, self.simulations, rng)
+            found.append(_share(readers[key], float(readers[key].read(seen)[0])))
+        return found
+
+
+def _learned(setup: Setup, public: LabelledImages, having: Tensor, simulations: int, rng: Generator) -> UpdateReader:
+    if len(having) != len(public) or not having.any() or having.all():
+        raise BadInput(
+            f"learned-share needs public images with the property and without: {int(having.sum())} of {len(having)} "
+            f"marked, for {len(public)} images."
+        )
+    images, sides = setup.training.images, (having.nonzero()[:, 0], (~having).nonzero()[:, 0])
+
+    def drawn(number: int) -> tuple[PrivateBatch, Tensor]:
+        # Evenly over all shares, in random places of even steps: no share is left out by bad luck.
+        share = (number + float(torch.rand(1, generator=rng))) / simulations
+        with_it = round(share * images)
+        chosen = torch.cat([_dealt(sides[0], with_it, rng), _dealt(sides[1], images - with_it, rng)])
+        batch = PrivateBatch(public.images[chosen], public.labels[chosen], ("",) * images)
+        return batch, torch.tensor([with_it / images], dtype=torch.float64)
+
+    return learned_reader("learned-share", setup, drawn, simulations, rng)
+
+
+def _dealt(places: Tensor, count: int, rng: Generator) -> Tensor:
+    """So many of them by lot; nobody comes again before everybody was taken."""
+    times = -(-count // len(places))
+    orders = [places[torch.randperm(len(places), generator=rng)] for _ in range(times)]
+    return torch.cat(orders)[:count] if orders else places[:0]
+
+
+def _share(reader: UpdateReader, value: float) -> Share:
+    missed = reader.fit.left_out[:, 0].abs().sort().values
+    rank = min(len(missed), math.ceil(LEVEL * (len(missed) + 1)))
+    half = float(missed[rank - 1])
+    value, low, high = (min(1.0, max(0.0, end)) for end in (value, value - half, value + half))
+    return Share(value, low, high)
+
+
+PROPERTY_ATTACKS.add("learned-share", LearnedShare())
