@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all check lint types format lock licences sbom bench clean
+.PHONY: help demo test test-all check lint types format lock licences sbom bench docs clean
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -58,6 +58,9 @@ format: $(READY)  ## rewrite the files as the linter wants them
 bench: $(READY)  ## speed, as ratios in one run
 	$(BIN)/python -m benchmarks
 
+docs: $(READY)  ## the documentation as a site, with a search: site/index.html opens without a server
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+
 lock: $(READY)  ## write constraints.txt and requirements.lock from the environment as it is
 	$(BIN)/python tools/lock.py
 	@touch $(READY)
@@ -69,4 +72,4 @@ sbom: $(READY)  ## sbom.cdx.json: every package with version, licence and hash, 
 	$(BIN)/python tools/sbom.py sbom.cdx.json
 
 clean:
-	rm -rf $(VENV) runs out .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) runs out site .mypy_cache .ruff_cache .pytest_cache

@@ -1,5 +1,6 @@
 """What docs/extending.md shows must run, and pages must not point at nothing."""
 
+import json
 import re
 import sys
 from dataclasses import replace
@@ -16,13 +17,17 @@ from fluoroscope.models import MODELS
 
 DOCS = Path(__file__).parents[1] / "docs"
 SOURCE = DOCS.parent / "src" / "fluoroscope"
-PAGES = sorted(DOCS.rglob("*.md"))
+PAGES = sorted([*DOCS.rglob("*.md"), *DOCS.rglob("*.ipynb")])
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS)))
 
 
 def prose(page: Path) -> str:
-    """The page without its programs."""
-    return re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    """The page without its programs; of a notebook what is not code."""
+    text = page.read_text()
+    if page.suffix == ".ipynb":
+        told = [cell["source"] for cell in json.loads(text)["cells"] if cell["cell_type"] == "markdown"]
+        text = "\n\n".join("".join(lines) for lines in told)
+    return re.sub(r"```.*?```", "", text, flags=re.DOTALL)
 
 
 def anchors(page: Path) -> set[str]:
@@ -61,7 +66,7 @@ def quick_idlg():
     return replace(ATTACKS.get("idlg"), budget=Budget(2))
 
 
-@every_page
+@pytest.mark.parametrize("page", [*PAGES, *DOCS.parent.glob("*.md")], ids=lambda page: page.name)
 def test_links_between_pages_lead_somewhere(page):
     for target, anchor in re.findall(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)", prose(page)):
         if "://" in target:
@@ -100,6 +105,6 @@ def test_paths_with_a_room_exist_on_every_page(page):
 
 
 def test_every_page_is_in_the_index():
-    linked = set(re.findall(r"\]\(([^)#\s]+\.md)\)", (DOCS / "index.md").read_text()))
-    missing = {str(page.relative_to(DOCS)) for page in PAGES if page.parent.name != "decisions"} - linked - {"index.md"}
-    assert not missing
+    linked = set(re.findall(r"\]\(([^)#\s]+\.(?:md|ipynb))\)", (DOCS / "index.md").read_text()))
+    pages = {str(page.relative_to(DOCS)) for page in PAGES if page.parent.name != "decisions"}
+    assert not pages - linked - {"index.md"}

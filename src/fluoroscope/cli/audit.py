@@ -36,9 +36,7 @@ def add_to(app: typer.Typer) -> None:
         out: Annotated[
             Path | None, typer.Option("--out", help="Folder of the findings; default: runs/NAME-audit.")
         ] = None,
-        budget: Annotated[
-            float | None, typer.Option(min=0.1, help="Minutes; what does not fit is left out, and named.")
-        ] = None,
+        budget: options.Budget = None,
         seed: options.Seed = None,
         *,
         how: AuditOptions,
@@ -118,11 +116,15 @@ def _run_plan(
 ) -> None:
     from fluoroscope.audit import read_audit_plan
 
-    read = read_audit_plan(plan)
-    settings = read.audit if budget is None else read.audit.model_copy(update={"budget_minutes": budget})
-    read = read.model_copy(update={"audit": settings, "seed": read.seed if seed is None else seed})
+    read = asked(read_audit_plan(plan), budget, seed)
     where = out or Path("runs") / f"{plan.stem}-audit"
     run(read, where, how, f"fluoroscope audit {plan}{f' --out {out}' if out else ''}", plan)
+
+
+def asked(plan: "AuditPlan", budget: float | None, seed: int | None) -> "AuditPlan":
+    """The plan with the budget and the seed that were given in the place of its own."""
+    settings = plan.audit if budget is None else plan.audit.model_copy(update={"budget_minutes": budget})
+    return plan.model_copy(update={"audit": settings, "seed": plan.seed if seed is None else seed})
 
 
 def run(plan: "AuditPlan", out: Path, how: AuditOptions, command: str, file: Path | None = None) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import typer
 
 from fluoroscope.cli import options
-from fluoroscope.cli.audit import run
+from fluoroscope.cli.audit import asked, run
 from fluoroscope.cli.audit_options import AuditOptions
 
 
@@ -15,6 +15,7 @@ def add_to(app: typer.Typer) -> None:
     @app.command(epilog="Example: fluoroscope demo --out /tmp/demo --seed 1")
     def demo(
         out: options.Out = Path("runs/demo"),
+        budget: options.Budget = None,
         seed: options.Seed = None,
         workers: options.Workers = None,
         as_json: options.Json = False,
@@ -25,6 +26,5 @@ def add_to(app: typer.Typer) -> None:
         """
         from fluoroscope.audit.presets import preset_plan
 
-        plan = preset_plan("quick")
-        plan = plan if seed is None else plan.model_copy(update={"seed": seed})
+        plan = asked(preset_plan("quick"), budget, seed)
         run(plan, out, AuditOptions(workers=workers, as_json=as_json), f"fluoroscope demo --out {out}")

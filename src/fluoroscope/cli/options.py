@@ -15,6 +15,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on 
 Seed = Annotated[int | None, typer.Option(min=0, help="Seed of every random draw; overrides the plan's.")]
 Device = Annotated[str, typer.Option(help="Where to compute: cpu, cuda, cuda:1, mps.")]
 Threads = Annotated[int | None, typer.Option(min=1, help="CPU threads to use; default: all of them.")]
+Budget = Annotated[float | None, typer.Option(min=0.1, help="Minutes; what does not fit is left out, and named.")]
 Workers = Annotated[
     int | None,
     typer.Option(min=1, help="Cells at once, each on one thread: the results are the same for any number."),
