@@ -44,7 +44,14 @@ ALLOWED = {
     "federation": FOUNDATION | {"data", "models", "scores.utility", "defences"},
     # An attacker simulates the client with the client's own code, on the network that it knows: docs/decisions/0007.
     "attacks": FOUNDATION
-    | {"models", "threat_models", "defences", "federation.local_training", "federation.client_round"},
+    | {
+        "models",
+        "threat_models",
+        "defences",
+        "federation.local_training",
+        "federation.optimisers",
+        "federation.client_round",
+    },
     "scenarios": CORE,
     # A cell is known by the files that it reads.
     "cells": FOUNDATION | {"data.recognition"},

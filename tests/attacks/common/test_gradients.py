@@ -7,6 +7,7 @@ from torch import nn
 from fluoroscope.attacks.common.gradients import first_step_of_adam, gradient_of, is_exact
 from fluoroscope.attacks.common.setup import Setup
 from fluoroscope.federation.client_round import client_round
+from fluoroscope.rng import seeded_globals
 from fluoroscope.threat_models import THREATS, observe
 from fluoroscope.types import Adam, AdamW, LocalTraining, Network, OneGradient, PrivateBatch, Sgd
 
@@ -40,6 +41,28 @@ def test_one_step_of_sgd_is_undone_exactly(optimiser):
     assert is_exact(training)
     for name, value in true_gradient().items():
         torch.testing.assert_close(found[name], value, rtol=1e-3, atol=2e-6)
+
+
+@pytest.mark.parametrize("mu", [0.0, 0.5])
+@pytest.mark.parametrize(
+    "optimiser",
+    [Sgd(0.1, weight_decay=0.3), Sgd(0.1, 0.9, 0.3), Sgd(0.1, 0.9, 0.3, nesterov=True)],
+    ids=str,
+)
+def test_of_several_steps_a_sum_of_gradients_is_left(optimiser, mu):
+    """Every gradient of a dense layer is made of its inputs, and so is their sum; the decayed weights are not."""
+    with seeded_globals(0):
+        network = Network.of(nn.Sequential(nn.Flatten(), nn.Linear(96, 20), nn.Tanh(), nn.Linear(20, 3)), (2, 8, 6))
+    state = network.build().state_dict()
+    training = LocalTraining(optimiser, 4, 2, epochs=3, proximal_mu=mu)
+    record = client_round(network, state, BATCH, training, torch.Generator().manual_seed(0)).record
+    setup = Setup.of(observe(record, THREATS.get("curious-server")))
+    found = gradient_of(setup)
+    assert found is not None
+    inputs = torch.linalg.qr(BATCH.images.flatten(1).double().T).Q
+    for rows, share in ((found["1.weight"], 1e-4), (setup.update["1.weight"], None)):
+        outside = float((rows.double() - rows.double() @ inputs @ inputs.T).norm() / rows.double().norm())
+        assert outside < share if share else outside > 0.1
 
 
 @pytest.mark.parametrize(

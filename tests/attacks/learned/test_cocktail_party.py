@@ -53,7 +53,7 @@ TRAININGS = {
     "one step": LocalTraining(Sgd(0.1), 8, 8),
     "AdamW": LocalTraining(AdamW(1e-3), 8, 8),
     "normalised": LocalTraining(Sgd(0.1), 8, 8, normalisation=Normalisation((0.4,), (0.2,))),
-    "two epochs of four steps": LocalTraining(Sgd(0.1, momentum=0.9), 8, 2, epochs=2),
+    "two epochs of four steps": LocalTraining(Sgd(0.1, momentum=0.9, weight_decay=0.01), 8, 2, epochs=2),
 }
 
 

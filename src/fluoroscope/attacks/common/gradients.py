@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from fluoroscope.attacks.common.setup import Setup
+from fluoroscope.federation.optimisers import Slots, step
 from fluoroscope.types import Adam, AdamW, LocalTraining, Sgd
 
 ARITHMETIC = 2 * 2.0**-24
@@ -35,17 +36,37 @@ def gradient_of(setup: Setup) -> dict[str, Tensor] | None:
 
     Exact for one step of SGD, whose decay and first momentum are undone, and for a gradient sent as it is; up to a
     factor where the client clipped it. Near for the first step of Adam and AdamW (`first_step_of_adam`). Of several
-    steps of SGD the mean direction, which decay and momentum bend; of several steps of Adam nothing.
+    steps of SGD a sum of their gradients, free of decay, which momentum weighs unevenly; of several steps of Adam
+    nothing.
     """
     training, before = setup.training, setup.state
     optimiser, steps = training.optimiser, training.steps
     if isinstance(optimiser, Adam):
         return None if steps > 1 else {n: r.value.to(before[n].dtype) for n, r in first_step_of_adam(setup).items()}
-    found = {name: value / (-optimiser.lr * steps) for name, value in setup.update.items()}
-    if steps > 1 or not isinstance(optimiser, Sgd):
-        return found
-    ahead = 1 + optimiser.momentum if optimiser.nesterov else 1.0  # Nesterov's first step: g + momentum g
-    return {name: value / ahead - optimiser.weight_decay * before[name] for name, value in found.items()}
+    over = -optimiser.lr * steps
+    if not isinstance(optimiser, Sgd):
+        return {name: value / over for name, value in setup.update.items()}
+    if steps == 1 and optimiser.nesterov:  # Nesterov's first step: g + momentum g
+        over *= 1 + optimiser.momentum
+    lost = 1 - left_by_decay(training)
+    return {name: (value + lost * before[name]) / over for name, value in setup.update.items()}
+
+
+def left_by_decay(training: LocalTraining) -> float:
+    """What a round without any gradient would leave of a weight of 1.
+
+    SGD is linear: the weight after the round is this times the weight before it, less a sum of gradients.
+
+    Example:
+        >>> from fluoroscope import LocalTraining, Sgd
+        >>> round(left_by_decay(LocalTraining(Sgd(0.1, weight_decay=0.5), images=2, batch_size=1)), 4)
+        0.9025
+    """
+    weight, slots = [torch.ones((), dtype=torch.float64)], Slots()
+    for _ in range(training.steps):
+        drift = [training.proximal_mu * (weight[0] - 1)]  # FedProx pulls back to where the round began
+        weight = step(training.optimiser, weight, drift, slots, in_place=False)
+    return float(weight[0])
 
 
 def first_step_of_adam(setup: Setup) -> dict[str, Reading]:
@@ -64,11 +85,11 @@ def _read(optimiser: Adam, update: Tensor, before: Tensor) -> Reading:
     after = before + update
     # AdamW shrinks the weight first, and rounds it: so does its reader.
     stood = before * (1 - lr * decay) if isinstance(optimiser, AdamW) else before
-    step = after.double() - stood.double()
-    left = 1 - step.abs() / lr
+    moved = after.double() - stood.double()
+    left = 1 - moved.abs() / lr
     error = ((_spacing(after) / lr).square() / 12 + ARITHMETIC**2).sqrt()  # a rounding is even over the spacing
     short = left.clamp_min(error)
-    towards = -step.sign()
+    towards = -moved.sign()
     value = towards * optimiser.eps * (1 - short).clamp_min(0) / short
     if not isinstance(optimiser, AdamW):
         value = value - decay * before.double()

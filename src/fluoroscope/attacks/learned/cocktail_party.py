@@ -21,7 +21,7 @@ from fluoroscope.errors import Unsupported
 from fluoroscope.federation.local_training import guessed_schedule
 from fluoroscope.rng import generator
 from fluoroscope.threat_models.needs import require
-from fluoroscope.types import Adam, Capability, LabelledImages, Observation, Reconstruction, Sgd
+from fluoroscope.types import Adam, Capability, LabelledImages, Observation, Reconstruction
 
 OUTSIDE = 0.15
 """Of its norm, what a source may have outside [0, 1] and still be an image: a mixture has far more."""
@@ -42,13 +42,10 @@ class CocktailParty:
 
     def check(self, observation: Observation) -> None:
         training = observation.training
-        if training is None or training.steps == 1:
-            return
-        optimiser = training.optimiser
-        if isinstance(optimiser, Adam) or (isinstance(optimiser, Sgd) and optimiser.weight_decay):
+        if training is not None and training.steps > 1 and isinstance(training.optimiser, Adam):
             raise Unsupported(
-                "inputs are read from one step, or from several of SGD without weight decay; this client ran "
-                f"{training.steps} steps of {optimiser}.",
+                "inputs are read from one step, or from several of SGD; this client ran "
+                f"{training.steps} steps of {training.optimiser}.",
                 "Use an optimisation attack, such as epochwise or inverting-gradients.",
             )
 

@@ -180,17 +180,16 @@ def _epochs(scale: Scale) -> list[LocalRound]:
 
 
 def _architectures(scale: Scale) -> list[LocalRound]:
-    one = [
-        LocalRound(attack, variant, 1, 1, clients=8, scale=scale)
+    closed = [
+        cell
         for variant in ARCHITECTURES
-        for attack in ("span", "april", "cocktail-party", "ridge")
+        for cell in (
+            *(LocalRound(name, variant, 1, 1, clients=8, scale=scale) for name in ("span", "april", "cocktail-party")),
+            *(LocalRound(name, variant, scale=scale) for name in ("feature-decoder", "cocktail-party")),
+        )
     ]
-    four = [
-        LocalRound(attack, variant, scale=scale)
-        for variant in ARCHITECTURES
-        for attack in ("feature-decoder", "cocktail-party")
-    ]
-    return one + four
+    # Last, as it plays a round for each public image.
+    return closed + [LocalRound("ridge", variant, 1, 1, clients=8, scale=scale) for variant in ARCHITECTURES]
 
 
 enter(

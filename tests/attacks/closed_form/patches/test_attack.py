@@ -36,7 +36,7 @@ def seen(network: Network, training: LocalTraining, batch: PrivateBatch | None =
 
 TRAININGS = {
     "one step": LocalTraining(Sgd(0.1), 1, 1),
-    "three epochs with momentum": LocalTraining(Sgd(0.01, momentum=0.9), 1, 1, epochs=3),
+    "three epochs with momentum and decay": LocalTraining(Sgd(0.01, momentum=0.9, weight_decay=0.01), 1, 1, epochs=3),
     "one decayed step": LocalTraining(Sgd(0.1, weight_decay=0.01), 1, 1),
     "normalised": LocalTraining(Sgd(0.1), 1, 1, normalisation=Normalisation((0.4,), (0.2,))),
 }

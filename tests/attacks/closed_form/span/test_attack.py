@@ -74,10 +74,17 @@ def test_several_steps_show_all_their_images():
     assert len(client.target(rng()).maps) == 4
 
 
+def test_decay_over_several_steps_is_undone():
+    """Two steps of two images under a strong decay and momentum: the same features, to rounding."""
+    optimisers = Sgd(0.001), Sgd(0.001, momentum=0.9, weight_decay=0.1)
+    for optimiser in optimisers:
+        client = Client(observed(batch(4), LocalTraining(optimiser, 4, 2)))
+        assert len(client.target(rng()).maps) == 4
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"optimiser": Sgd(0.01, weight_decay=0.1), "batch_size": 1}, "without weight decay"),
         ({"optimiser": Adam(0.01), "batch_size": 1}, "from one step, or from several of SGD"),
         ({"epochs": 2}, "2 epochs"),
         ({"batchnorm": "eval"}, "BatchNorm is in training mode"),

@@ -13,7 +13,7 @@ from fluoroscope.attacks.common.setup import SIMULATION, Setup
 from fluoroscope.attacks.registry import ATTACKS
 from fluoroscope.errors import Unsupported
 from fluoroscope.threat_models.needs import require
-from fluoroscope.types import Adam, Capability, Observation, Reconstruction, Sgd
+from fluoroscope.types import Adam, Capability, Observation, Reconstruction
 
 MISFIT = 0.05
 """Of the embedding's gradient, what one image may leave unexplained: beyond it, it is noised, or another network's."""
@@ -35,12 +35,10 @@ class April:
         training = observation.training
         if training is None:
             return
-        optimiser = training.optimiser
-        decayed = isinstance(optimiser, Sgd) and optimiser.weight_decay and training.steps > 1
-        if training.images > 1 or isinstance(optimiser, Adam) or decayed:
+        if training.images > 1 or isinstance(training.optimiser, Adam):
             raise Unsupported(
-                f"{self.name} inverts one image's gradients, summed over any steps of SGD without weight decay, and "
-                f"this client has {training.images} and trains by {optimiser}.",
+                f"{self.name} inverts one image's gradients, summed over any steps of SGD, and this client has "
+                f"{training.images} and trains by {training.optimiser}.",
                 "Use an attack that learns, such as ridge.",
             )
 

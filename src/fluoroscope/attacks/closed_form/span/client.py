@@ -21,7 +21,7 @@ from fluoroscope.attacks.gradient_inversion.pullback import Statistics
 from fluoroscope.errors import Unsupported
 from fluoroscope.federation.local_training import guessed_schedule
 from fluoroscope.models.modes import named_buffers
-from fluoroscope.types import Adam, Capability, LocalTraining, Observation, Sgd
+from fluoroscope.types import Adam, Capability, LocalTraining, Observation
 
 ERROR = 0.3
 """A map's error over how far it stands outside the span: the span's own error is spread over all its patches."""
@@ -202,16 +202,12 @@ def check_training(training: LocalTraining) -> None:
     """Refuse an update that is no sum of its images' gradients.
 
     Raises:
-        Unsupported: several steps of Adam or with weight decay, or BatchNorm that does not train.
+        Unsupported: several steps of Adam, or BatchNorm that does not train.
     """
-    optimiser = training.optimiser
-    decayed = isinstance(optimiser, Sgd) and optimiser.weight_decay and training.steps > 1
-    moments = isinstance(optimiser, Adam) and training.steps > 1
-    if moments or decayed:
+    if isinstance(training.optimiser, Adam) and training.steps > 1:
         raise Unsupported(
-            "features are read from one step, or from several of SGD without weight decay: any other update is not a "
-            f"sum of its images' gradients; this client ran {training.steps} steps, {training.passes} epochs of "
-            f"{optimiser}.",
+            "features are read from one step, or from several of SGD: any other update is not a sum of its images' "
+            f"gradients; this client ran {training.steps} steps, {training.passes} epochs of {training.optimiser}.",
             REMEDY,
         )
     if training.batchnorm != "train":
