@@ -319,7 +319,7 @@ TARGETS = (
         ("local/privacy.json",),
         command("defences", "import", "HERE/local/privacy.json"),
     ),
-    Target("state, inspected", "states", STATES, lambda here: _inspect(here), REFUSED, share=12),
+    Target("state, inspected", "states", STATES, lambda here: _inspect(here), REFUSED, slow=True, share=12),
     Target(
         "state, agreed",
         "states",

@@ -130,7 +130,9 @@ def only_ridge() -> None:
 
 COMMANDS = (
     Command("federate", _plan(FEDERATION), ("federate", "plan.toml", "--out", "out"), 30),
-    Command("attack", _records, ("attack", "records", "--attack", "bn-only", *QUICK, "--out", "out"), 20, verified=False),
+    Command(
+        "attack", _records, ("attack", "records", "--attack", "bn-only", *QUICK, "--out", "out"), 20, verified=False
+    ),
     Command("study", _study, ("study", "run", "t/counting", "--out", "out", "--workers", "1"), 15),
     Command(
         "calibrate",

@@ -162,7 +162,7 @@ class _Worker:
         return content
 
     def _end_late(self, seconds: float, answered: threading.Event) -> None:
-        """Kill it when it has worked for so long, or waited for much longer: a machine may have more to do than this."""
+        """Kill it when it has worked for so long, or waited for much longer: a machine may have more to do."""
         began, used = time.monotonic(), processor_seconds(self._process.pid)
         while not answered.wait(min(seconds, _LOOK)):
             gone, now = time.monotonic() - began, processor_seconds(self._process.pid)
