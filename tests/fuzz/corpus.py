@@ -200,7 +200,7 @@ CORPUS: dict[str, tuple[str, Spoil, set[int]]] = {
     "F4: folders that are hospitals": (
         "pictures", lambda here: [(here / old).rename(here / f"hospital-{old}") for old in ("normal", "sick")], {2}
     ),
-    "door: weights in a checkpoint": ("state, inspected", pickled(lambda: {"net": {"a.weight": torch.ones(2, 2)}}), {0}),
+    "door: weights in a checkpoint": ("state, inspected", pickled(lambda: {"net": {"a.b": torch.ones(2, 2)}}), {0}),
     # found by mutated inputs
     "a row of a rehearsal that is a number": (
         "what a meter learned", tree("rehearsed.json", lambda said: said["rows"][0].update(leak=0.5)), {0}

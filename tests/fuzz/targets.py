@@ -1,6 +1,7 @@
 """Every reader: a folder of good files, which of them are mutated, and the command or function that reads them."""
 
 import io
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -108,7 +109,8 @@ def _arguments(here: Path) -> None:
 def _decoders_answer(here: Path) -> None:
     """What the process that decodes says: a file may have taken it over."""
     worker = object.__new__(_Worker)
-    worker._process = SimpleNamespace(stdin=io.BytesIO(), stdout=(here / "decoder.bin").open("rb"), kill=lambda: None)
+    said = (here / "decoder.bin").open("rb")
+    worker._process = SimpleNamespace(stdin=io.BytesIO(), stdout=said, kill=lambda: None, pid=os.getpid())
     found = worker._within(60.0, {"kind": "picture", "path": None})
     assert (
         found is None or isinstance(found, str) or all(isinstance(x, str | None) for x in (found.patient, found.site))
