@@ -248,6 +248,11 @@ CORPUS: dict[str, tuple[str, Spoil, set[int]]] = {
         tree(f"tried/{'b' * 24}.json", lambda said: said["played"][0]["leak"].update(mean=10**400)),
         {0},
     ),
+    "a network of terabytes": (
+        "recorded updates",
+        tree("recorded/rounds/0001/north/update.json", lambda said: said["network"].update(size=10**8)),
+        {2},
+    ),
     "NUL in a table of images": ("table of images", text("images.csv", lambda said: said.replace("1.png", "\0")), {2}),
     "a decoder that names a patient by a number": (
         "a decoder's answer", content("decoder.bin", b'{"shapes": [], "patient": 7, "site": null}\n'), {0}
