@@ -16,7 +16,6 @@ from fluoroscope.rng import derive, seeded_globals
 from fluoroscope.types import Network
 from fluoroscope.types.network import Shape
 
-
 MOST_WEIGHTS = 2**30
 _USUAL = 2**24
 """Pixels times classes below which no registered network comes near that many."""
