@@ -37,6 +37,7 @@ def federate(
     listener, store, threads = progress or Silent(), RecordStore(out), torch.get_num_threads()
     with run_lock(out):
         if _finished(plan, store):
+            store.settle()
             return store
         if store.exists():
             torch.set_num_threads(store.header.threads)
