@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all check lint types format lock licences sbom bench docs clean
+.PHONY: help demo test test-all check lint types format lock licences sbom bench docs fuzz soak clean
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -60,6 +60,18 @@ bench: $(READY)  ## speed, as ratios in one run
 
 docs: $(READY)  ## the documentation as a site, with a search: site/index.html opens without a server
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+
+# One process, one thread: inputs and kills are known by SEED and their number.
+INPUTS ?= 10000
+KILLS ?= 100
+SEED ?= 0
+
+fuzz: $(READY)  ## so many mutated INPUTS over all readers: a sentence each, no traceback, abort or hang
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz --inputs $(INPUTS) --seed $(SEED)
+
+soak: $(READY)  ## so many KILLS at file operations of every command, and the memory of large federations
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.soak --kills $(KILLS) --seed $(SEED)
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.soak.scale
 
 lock: $(READY)  ## write constraints.txt and requirements.lock from the environment as it is
 	$(BIN)/python tools/lock.py

@@ -1,12 +1,24 @@
 """Files and folders of their owner alone, under any umask."""
 
 import os
+import shutil
 import stat
 
 import pytest
 import torch
 
-from fluoroscope.atomic_write import is_private, make_folder, make_run_folder, write_bytes, write_tensors, write_text
+from fluoroscope.atomic_write import (
+    copy_file,
+    is_private,
+    make_folder,
+    make_run_folder,
+    replace_text,
+    write_bytes,
+    write_new,
+    write_tensors,
+    write_text,
+)
+from tests.soak.killing import Kill, operations, run_and_kill
 
 
 @pytest.fixture(params=[0o000, 0o022, 0o077, 0o777], ids=oct)
@@ -68,3 +80,47 @@ def test_a_file_in_the_place_of_a_folder_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(NotADirectoryError, match="file"):
         make_folder(tmp_path / "file")
+
+
+WRITERS = {
+    "write_text": lambda path: write_text(path, "new" * 9999),
+    "write_bytes": lambda path: write_bytes(path, b"new" * 9999, private=True),
+    "replace_text": lambda path: replace_text(path, "new" * 9999),
+    "copy_file": lambda path: copy_file(path.with_name("other"), path),
+    "write_tensors": lambda path: write_tensors(path, {"a": torch.ones(99)}),
+    "write_new": lambda path: write_new(path, b"new" * 9999),
+}
+
+
+@pytest.mark.parametrize("name", WRITERS)
+@pytest.mark.parametrize("there", [True, False], ids=["over an old file", "where there is none"])
+def test_a_kill_at_any_step_leaves_the_old_file_or_the_new_one(tmp_path, name, there):
+    if name == "write_new" and there:
+        pytest.skip("it leaves a file that is there alone")
+    folder, path = tmp_path / "run", tmp_path / "run/file"
+
+    def laid_out():
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        (folder / "other").write_text("new" * 9999)
+        if there:
+            path.write_text("old")
+
+    laid_out()
+    steps = operations(run_and_kill(lambda: WRITERS[name](path), folder, None, tmp_path / "whole"))
+    new, old = path.read_bytes(), b"old" if there else None
+    assert steps >= 1
+    for step in range(1, steps + 1):
+        laid_out()
+        assert run_and_kill(lambda: WRITERS[name](path), folder, Kill(step), tmp_path / "killed").code == -9
+        assert (path.read_bytes() if path.exists() else None) in (old, new)
+        WRITERS[name](path) if not path.exists() or name != "write_new" else None
+        assert path.read_bytes() == new, "and the next one ends it"
+        assert {each.name for each in folder.iterdir() if not each.name.endswith(".part")} == {"file", "other"}
+
+
+def test_a_new_file_gives_way_to_one_that_is_there(tmp_path):
+    (tmp_path / "file").write_text("old")
+    with pytest.raises(FileExistsError):
+        write_new(tmp_path / "file", b"new")
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"file": "old"}

@@ -6,6 +6,7 @@ What is written into a private folder is private too, under any umask: so only w
 import errno
 import os
 import re
+import secrets
 import shutil
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -23,6 +24,17 @@ def write_text(path: Path, text: str, private: bool = False) -> None:
 def write_bytes(path: Path, content: bytes, private: bool = False) -> None:
     """The same of bytes, such as a picture's."""
     _whole(path, lambda part: part.write_bytes(content), private)
+
+
+def write_new(path: Path, content: bytes, private: bool = False) -> None:
+    """The same of a file that must not be there before.
+
+    Raises:
+        FileExistsError: it is there, and stays as it was.
+    """
+    if path.exists():  # said before anything is written; who comes between is found below
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
+    _whole(path, lambda part: part.write_bytes(content), private, new=True)
 
 
 def copy_file(path: Path, to: Path) -> None:
@@ -80,8 +92,11 @@ def is_private(folder: Path) -> bool:
     return folder.stat().st_mode & 0o077 == 0
 
 
-def _whole(path: Path, write: Callable[[Path], object], private: bool = False, wait: bool = True) -> None:
-    part = path.with_name(f".{path.name}.part")
+def _whole(
+    path: Path, write: Callable[[Path], object], private: bool = False, wait: bool = True, new: bool = False
+) -> None:
+    # Of a new file every process has its own part: until the name of the first one's is gone, both are one file.
+    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part" if new else f".{path.name}.part")
     try:
         private = private or is_private(path.parent)
         if private:  # before anything is in it
@@ -92,7 +107,11 @@ def _whole(path: Path, write: Callable[[Path], object], private: bool = False, w
             part.chmod(0o600)
         if wait:
             sync(part)
-        part.replace(path)
+        if new:
+            os.link(part, path)  # a file that is there does not give way
+            part.unlink()
+        else:
+            part.replace(path)
     except OSError as problem:
         part.unlink(missing_ok=True)
         raise OSError(problem.errno, problem.strerror, str(path)) from problem

@@ -235,7 +235,6 @@ _WIRED = (
     "the last client by -1", "another's name", "nothing at all", "one array record more", "images below none",
     "no arrays", "no number", "1e38", "an array too few", "turned round", "as texts",
     "a pickle within an array", "a header of a terabyte", "another way of writing", "a false shape", "an infinite loss",
-    "a header that is code", "half of the bytes", "a name that is a path", "a thousand metrics more",
 )  # fmt: skip
 ON_THE_WIRE = {name: behave for name, behave in {**ANY, **TRAINING}.items() if name in _WIRED}
 """Those that a slow test sends over a real network: a round takes seconds there."""

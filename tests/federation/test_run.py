@@ -18,6 +18,7 @@ from PIL import Image
 from fluoroscope.data import Request, load
 from fluoroscope.errors import BadInput, FluoroscopeError, Misconfigured
 from fluoroscope.federation import store as store_module
+from fluoroscope.federation.checksums import Checksums
 from fluoroscope.federation.grid import InProcessGrid
 from fluoroscope.federation.local_training import local_training
 from fluoroscope.federation.run import federate
@@ -328,3 +329,14 @@ def test_ray_gives_the_same_losses(tmp_path):
         for name, entry in ours.manifest(r).clients.items():
             assert theirs.manifest(r).clients[name].loss == pytest.approx(entry.loss, rel=1e-5)
     assert digests(ours.folder) == digests(theirs.folder)
+
+
+def test_a_kill_before_the_last_checksum_leaves_no_file_without_one(tmp_path):
+    store = federate(plan_of(rounds=1, data={"images": 60}), tmp_path / "run")
+    listed = Checksums(store.folder).read()
+    assert "result.json" in listed
+    Checksums(store.folder).forget("result.json")
+    (store.folder / ".checksums.json.part").write_text("{")
+    federate(plan_of(rounds=1, data={"images": 60}), tmp_path / "run")
+    assert Checksums(store.folder).read() == listed
+    assert not (store.folder / ".checksums.json.part").exists()

@@ -18,6 +18,7 @@ from typing import Any
 import nibabel
 import numpy as np
 import torch
+from safetensors.torch import save_file
 
 from tests.decoders.test_apart import deadly
 from tests.fuzz.materials import archive
@@ -63,9 +64,19 @@ def flip(name: str, place: int = -3) -> Spoil:
     return spoil
 
 
-def state(make: Callable[[], object]) -> Spoil:
+def state(make: Callable[[], dict[str, torch.Tensor]]) -> Spoil:
     """A state dict of its own, the newest file."""
+    return lambda here: save_file(make(), here / "zz.safetensors")
+
+
+def pickled(make: Callable[[], object]) -> Spoil:
+    """The same, as torch writes it."""
     return lambda here: torch.save(make(), here / "zz.pt")
+
+
+def more(said: str) -> Callable[[str], str]:
+    """A plan that says more; its last table is the audit's."""
+    return lambda plan: plan + said
 
 
 def arrays(**changes: np.ndarray) -> Spoil:
@@ -113,6 +124,10 @@ def quantised() -> dict[str, torch.Tensor]:
         return {"a": torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8)}
 
 
+def first_client(change: Callable[[dict[str, Any]], object]) -> Spoil:
+    return tree("federation/rounds/0001/manifest.json", lambda said: change(said["clients"]["client-1"]["training"]))
+
+
 def first_cell(change: Callable[[dict[str, Any]], object]) -> Spoil:
     return tree("audit/findings.json", lambda said: change(said["cells"][0]))
 
@@ -132,11 +147,11 @@ CORPUS: dict[str, tuple[str, Spoil, set[int]]] = {
     "D2: a DICOM that kills its decoder": ("DICOM", lambda here: deadly(here / "sick/0.dcm"), {0}),
     "D3: a label that is another's": (
         "plan, audited",
-        text("plan.toml", lambda said: said + '[[audit.compare]]\nlabel = "None"\n[[audit.compare.defence]]\nname = "fed-bn"\n'),
+        text("plan.toml", more('[[audit.compare]]\nlabel = "None"\n[[audit.compare.defence]]\nname = "fed-bn"\n')),
         {2},
     ),
-    "D3: an attack twice": ("plan, audited", text("plan.toml", lambda said: said + 'attacks = ["span", "span"]\n'), {2}),
-    "D3: a round twice": ("plan, audited", text("plan.toml", lambda said: said + "rounds = [1, 1]\n"), {2}),
+    "D3: an attack twice": ("plan, audited", text("plan.toml", more('attacks = ["span", "span"]\n')), {2}),
+    "D3: a round twice": ("plan, audited", text("plan.toml", more("rounds = [1, 1]\n")), {2}),
     "D6: a thousand million clients": ("plan, shown", line("plan.toml", "clients", "1000000000"), {2}),
     "D6: a label of 200000000": (
         "archive of images", arrays(train_labels=np.array([[0]] * 7 + [[200_000_000]])), {2}
@@ -145,11 +160,11 @@ CORPUS: dict[str, tuple[str, Spoil, set[int]]] = {
     "D6: a picture of 80 million pixels": ("pictures", content("sick/0.png", picture(20_000, 4_000)), {0}),
     "D6: a number's format": (
         "findings, on a page",
-        tree("audit/findings.json", lambda said: said["verdicts"][0].update(text="{/cells/0/scores/x/value:200000000}")),
+        tree("audit/findings.json", lambda said: said["verdicts"][0].update(text="{/cells/0/scores/x/value:200000}")),
         {2},
     ),
     "D6: a pipe in the gallery": ("gallery", lambda here: pipe(str(next(here.glob("audit/gallery/*.png"))))(here), {2}),
-    "D6: a head of a million classes": ("state, inspected", state(million_classes), {0, 2}),
+    "D6: a head of a million classes": ("state, inspected", state(million_classes), {3}),
     "D7: EPS that says it is PNG": (
         "gallery", lambda here: next(here.glob("audit/gallery/*.png")).write_bytes(EPS), {2}
     ),
@@ -170,20 +185,22 @@ CORPUS: dict[str, tuple[str, Spoil, set[int]]] = {
     "D9: a tensor of no dimension": ("state, inspected", state(lambda: {"a": torch.tensor(1.0)}), {0}),
     "D9: an empty tensor": ("state, inspected", state(lambda: {"a": torch.zeros(0, 3)}), {2}),
     "D9: float8": ("state, inspected", state(lambda: {"a": torch.zeros(3).to(torch.float8_e4m3fn)}), {2}),
-    "D9: a sparse tensor": ("state, inspected", state(lambda: {"a": torch.eye(3).to_sparse()}), {2}),
-    "D9: a quantised tensor": ("state, inspected", state(quantised), {2}),
-    "D9: a tensor without numbers": ("state, inspected", state(lambda: {"a": torch.zeros(3, device="meta")}), {2}),
+    "D9: a sparse tensor": ("state, inspected", pickled(lambda: {"a": torch.eye(3).to_sparse()}), {2}),
+    "D9: a quantised tensor": ("state, inspected", pickled(quantised), {2}),
+    "D9: a tensor without numbers": ("state, inspected", pickled(lambda: {"a": torch.zeros(3, device="meta")}), {2}),
     "D12: a hidden file": ("pictures", content(".DS_Store", b"\0\0\0\1Bud1"), {0}),
     "D12: a hidden link to nowhere": ("pictures", lambda here: (here / ".x").symlink_to("nowhere"), {0}),
     "D14: a link out of the folder": ("pictures", lambda here: (here / "sick/z.png").symlink_to("/etc/hostname"), {0}),
-    "D17: FedProx below nothing": ("plan, federated", text("plan.toml", lambda said: said.replace('"fedavg"', '"fedprox"\nproximal_mu = -5')), {2}),
+    "D17: FedProx below nothing": (
+        "plan, federated", text("plan.toml", lambda said: said.replace('"fedavg"', '"fedprox"\nproximal_mu = -5')), {2}
+    ),
     "D17: 2 to the 70 rounds": ("plan, shown", line("plan.toml", "rounds", str(2**70)), {2}),
     "D17: a byte order mark": ("plan, shown", text("plan.toml", lambda said: "\ufeff" + said), {0}),
     # trials, section D
     "F4: folders that are hospitals": (
-        "pictures", lambda here: [(here / a).rename(here / b) for a, b in (("normal", "hospital-a"), ("sick", "hospital-b"))], {2}
+        "pictures", lambda here: [(here / old).rename(here / f"hospital-{old}") for old in ("normal", "sick")], {2}
     ),
-    "door: weights in a checkpoint": ("state, inspected", state(lambda: {"net": {"a.weight": torch.ones(2, 2)}}), {0}),
+    "door: weights in a checkpoint": ("state, inspected", pickled(lambda: {"net": {"a.b": torch.ones(2, 2)}}), {0}),
     # found by mutated inputs
     "a row of a rehearsal that is a number": (
         "what a meter learned", tree("rehearsed.json", lambda said: said["rows"][0].update(leak=0.5)), {0}
@@ -191,7 +208,9 @@ CORPUS: dict[str, tuple[str, Spoil, set[int]]] = {
     "a rehearsal nested too deeply": ("what a meter learned", content("rehearsed.json", DEEP.encode()), {0}),
     "a setting nested too deeply": ("settings that were tried", content(f"tried/{'b' * 24}.json", DEEP.encode()), {0}),
     "a cell nested too deeply": ("cells", content(f"cells/{'a' * 24}.json", DEEP.encode()), {2}),
-    "a guard's history nested too deeply": ("a site's own files", content("ledger.jsonl.guard.json", DEEP.encode()), {2}),
+    "a guard's history nested too deeply": (
+        "a site's own files", content("ledger.jsonl.guard.json", DEEP.encode()), {2}
+    ),
     "filters of NVFlare nested too deeply": (
         "NVFlare's privacy.json, checked", content("local/privacy.json", DEEP.encode()), {2}
     ),
@@ -199,10 +218,49 @@ CORPUS: dict[str, tuple[str, Spoil, set[int]]] = {
         "table of images", text("images.csv", lambda said: said.replace("site-0", "\x1b[2J")), {0, 2}
     ),
     "a column of 5000 letters": ("table of images", text("images.csv", lambda said: "9" * 5000 + said), {2}),
-    "a result without scores": ("records, gone on with", content("federation/result.json", b'{"best": {}, "last": 3}'), {0, 2}),
+    "a result without scores": (
+        "records, gone on with", content("federation/result.json", b'{"best": {}, "last": 3}'), {0, 2}
+    ),
     "an attack that says nonsense": ("an attack's answer", content("attack.bin", b'{"bytes": -1}\n'), {1}),
-    "an attack without images": ("an attack's answer", content("attack.bin", b'{"guesses": [{}], "bytes": 2}\n{}'), {1}),
+    "an attack without images": (
+        "an attack's answer", content("attack.bin", b'{"guesses": [{}], "bytes": 2}\n{}'), {1}
+    ),
+    "a guard's history that is no text": ("a site's own files", content("ledger.jsonl.guard.json", b"\xff"), {2}),
+    "a cell that is a list": ("cells", content(f"cells/{'a' * 24}.json", b"[]"), {2}),
+    "steps that are no number": ("records, shown", first_client(lambda training: training.update(max_steps="a")), {2}),
+    "frozen layers that are a number": ("records, shown", first_client(lambda told: told.update(frozen=1)), {2}),
+    "an optimiser that is missing": ("records, shown", first_client(lambda training: training.pop("optimiser")), {2}),
+    "a validation without accuracy": (
+        "records, shown",
+        tree("federation/rounds/0001/manifest.json", lambda said: said["validation"]["client-1"].pop("accuracy")),
+        {2},
+    ),
+    "a training without an optimiser": (
+        "recorded updates", tree("recorded/rounds/0001/north/update.json", lambda said: said.update(training={})), {2}
+    ),
+    "a filter whose arguments are a text": (
+        "NVFlare's privacy.json, imported",
+        tree("local/privacy.json", lambda said: said["scopes"][0]["task_result_filters"][0].update(args="a")),
+        {2},
+    ),
+    "a setting whose leak is beyond any number": (
+        "settings that were tried",
+        tree(f"tried/{'b' * 24}.json", lambda said: said["played"][0]["leak"].update(mean=10**400)),
+        {0},
+    ),
+    "a network of terabytes": (
+        "recorded updates",
+        tree("recorded/rounds/0001/north/update.json", lambda said: said["network"].update(size=10**8)),
+        {2},
+    ),
+    "NUL in a table of images": ("table of images", text("images.csv", lambda said: said.replace("1.png", "\0")), {2}),
     "a decoder that names a patient by a number": (
         "a decoder's answer", content("decoder.bin", b'{"shapes": [], "patient": 7, "site": null}\n'), {0}
     ),
 }  # fmt: skip
+
+SLOW = {
+    name for name, (target, _, _) in CORPUS.items() if target in ("gallery", "findings, on a page", "plan, federated")
+}
+SLOW |= {"D6: a head of a million classes", "D9: a tensor of no dimension"}
+SLOW |= {name for name, (_, spoil, _) in CORPUS.items() if "pickled" in spoil.__qualname__}  # a process that has torch

@@ -4,6 +4,7 @@ The process has limits on memory and on time for each, and what it printed is ke
 another process.
 """
 
+import faulthandler
 import io
 import os
 import resource
@@ -110,6 +111,7 @@ def _inside(runs: Sequence[Callable[[], object]], scratch: Sequence[Path], limit
     code = 1
     try:
         os.setsid()
+        faulthandler.disable()  # an abort is told by its signal
         nothing = os.open(os.devnull, os.O_RDONLY)
         os.dup2(nothing, 0)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -1,34 +1,24 @@
 """Every reader: a folder of good files, which of them are mutated, and the command or function that reads them."""
 
-import io
-import sys
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
-from types import SimpleNamespace
 
-import click
-import typer
-
-from fluoroscope import strict_json
-from fluoroscope.attacks.common.checkpoint import Checkpoint
 from fluoroscope.calibration.kept import Tried
 from fluoroscope.cells.store import CellStore
-from fluoroscope.cli import app
-from fluoroscope.cli.app import program
-from fluoroscope.decoders.apart import _Worker
-from fluoroscope.errors import BadInput
-from fluoroscope.progress_file import read_progress
-from fluoroscope.scenarios.isolation import _followed, _Kept
-from fluoroscope.scenarios.recorded_update import gather
-from fluoroscope.site.guard_history import read_history
-from fluoroscope.site.learned import read_learned
-from fluoroscope.site.ledger import Ledger, read_ledger
-from fluoroscope.site.noise_key import noise_key
-from tests.fuzz.materials import midway
-
-Read = Callable[[Path], object]
+from tests.fuzz.readers import (
+    Read,
+    arguments,
+    attacks_answer,
+    checkpoint,
+    command,
+    decoders_answer,
+    door,
+    gathered,
+    inspect,
+    learned,
+    pages,
+    progress,
+    several,
+)
 
 
 @dataclass(frozen=True)
@@ -52,104 +42,6 @@ class Target:
     """Files that are mutated together: a process that decodes images takes a while to start."""
     slow: bool = False
     """Left to `make fuzz`."""
-
-
-@cache
-def _program() -> click.Command:
-    """Built once: typer takes longer for it than most readers for a file."""
-    return typer.main.get_command(program())
-
-
-def command(*arguments: str) -> Read:
-    """The command line, in the folder."""
-
-    def read(here: Path) -> None:
-        sys.argv = ["fluoroscope", *(each.replace("HERE", str(here)) for each in arguments)]
-        app.program = _program
-        app.main()
-
-    return read
-
-
-def _several(*reads: Read) -> Read:
-    def read(here: Path) -> None:
-        for each in reads:
-            try:
-                each(here)
-            except SystemExit as ended:
-                if ended.code not in (0, None):
-                    raise
-
-    return read
-
-
-def _checkpoint(here: Path) -> None:
-    Checkpoint(here / "checkpoint", 0.0).keeper(0, "key").resume(midway())
-
-
-def _gathered(here: Path) -> None:
-    """What an attack would be given: the process that it has takes seconds to start."""
-    evidence = gather(here / "federation", None, None)
-    assert evidence.record.network.build().state_dict().keys() >= evidence.record.state_before.keys()
-
-
-def _arguments(here: Path) -> None:
-    """A command line of which one word is another; nobody can type half a character or NUL."""
-    newest = max(here.glob("*.json"), key=lambda path: path.stat().st_mtime_ns)
-    try:
-        words = strict_json.loads(newest.read_bytes())
-    except ValueError:
-        words = None
-    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-        raise BadInput("no command line.")
-    command(*(word.replace("\ud800", "?") for word in words))(here)
-
-
-def _decoders_answer(here: Path) -> None:
-    """What the process that decodes says: a file may have taken it over."""
-    worker = object.__new__(_Worker)
-    worker._process = SimpleNamespace(stdin=io.BytesIO(), stdout=(here / "decoder.bin").open("rb"), kill=lambda: None)
-    found = worker._within(60.0, {"kind": "picture", "path": None})
-    assert (
-        found is None or isinstance(found, str) or all(isinstance(x, str | None) for x in (found.patient, found.site))
-    )
-
-
-def _attacks_answer(here: Path) -> None:
-    """What the process of an attack says, which may be anybody's."""
-    process = SimpleNamespace(
-        stdout=(here / "attack.bin").open("rb"), kill=lambda: None, wait=lambda *_: 0, returncode=0
-    )
-    _followed(process, "ridge", lambda i, n: None, _Kept(here / "theirs", None))
-
-
-def _learned(here: Path) -> None:
-    read_learned(here)
-
-
-def _progress(here: Path) -> None:
-    read_progress(here / "audit")
-
-
-def _door(here: Path) -> None:
-    ledger = here / "ledger.jsonl"
-    read_history(ledger)
-    noise_key(ledger, "x")
-    read_ledger(ledger)
-    assert Ledger(ledger)
-
-
-def _pages(here: Path) -> None:
-    """Every page of the live view; what it cannot read it says on the page."""
-    from tests.web.conftest import client_of
-
-    with client_of(here) as client:
-        ids = [run["id"] for run in client.get("/api/runs").json()["runs"]]
-        answers = [client.get("/"), *(client.get(f"/runs/{each}") for each in ids)]
-        answers.append(client.get("/compare", params={"before": ids[0], "after": ids[-1]}))
-        for name in ("findings.json", "report.html", "calibration.json"):
-            answers += [client.get(f"/files/{each}/{name}") for each in ids]
-    assert all(answer.status_code in (200, 404) for answer in answers), answers
 
 
 METER = (
@@ -265,12 +157,12 @@ TARGETS = (
         "live view",
         "audit",
         ("*/findings.json", "*/progress.json", "calibration/*.json", "studies/*/*/*.json", "*/timing.json"),
-        _pages,
+        pages,
         slow=True,
         share=4,
     ),
-    Target("live view of a federation", "run", STORE, _pages, slow=True, share=2),
-    Target("progress", "audit", ("audit/progress.json",), _progress),
+    Target("live view of a federation", "run", STORE, pages, slow=True, share=2),
+    Target("progress", "audit", ("audit/progress.json",), progress),
     Target("records, shown", "run", STORE, lambda here: command("records", f"{here}/federation")(here)),
     Target(
         "records, verified", "run", (*STORE, "run-manifest.json"), command("records", "HERE/federation", "--verify")
@@ -279,7 +171,7 @@ TARGETS = (
         "records, attacked",
         "run",
         STORE,
-        _gathered,
+        gathered,
         share=3,
     ),
     Target(
@@ -294,7 +186,7 @@ TARGETS = (
         "signature, checked",
         "run",
         ("secret", "federation/run-manifest.json"),
-        _several(
+        several(
             command("records", "HERE/federation", "--sign", "HERE/secret"),
             command("records", "HERE/federation", "--verify", "--key", "HERE/secret"),
         ),
@@ -304,7 +196,7 @@ TARGETS = (
     Target("ledger, shown", "site", ("ledger.jsonl",), command("ledger", "show", "HERE/ledger.jsonl")),
     Target("ledger, verified", "site", ("ledger.jsonl",), command("ledger", "verify", "HERE/ledger.jsonl"), FAILED),
     Target(
-        "a site's own files", "site", ("ledger.jsonl.guard.json", "ledger.jsonl.secret", "ledger.jsonl"), _door, share=2
+        "a site's own files", "site", ("ledger.jsonl.guard.json", "ledger.jsonl.secret", "ledger.jsonl"), door, share=2
     ),
     Target(
         "NVFlare's privacy.json, checked",
@@ -319,7 +211,7 @@ TARGETS = (
         ("local/privacy.json",),
         command("defences", "import", "HERE/local/privacy.json"),
     ),
-    Target("state, inspected", "states", STATES, lambda here: _inspect(here), REFUSED, share=12),
+    Target("state, inspected", "states", STATES, lambda here: inspect(here), REFUSED, slow=True, share=12),
     Target(
         "state, agreed",
         "states",
@@ -333,7 +225,7 @@ TARGETS = (
         "bundle's configuration",
         "states",
         ("train.json", "train.yaml"),
-        lambda here: _inspect(here, "train.*"),
+        lambda here: inspect(here, "train.*"),
         REFUSED,
         share=2,
     ),
@@ -385,17 +277,11 @@ TARGETS = (
         command("data", "show", "HERE/images.npz", "--out", "HERE/x.png"),
         share=6,
     ),
-    Target("words of a command", "words", ("*.json",), _arguments, REFUSED | FAILED, share=6),
-    Target("a decoder's answer", "answers", ("decoder.bin",), _decoders_answer, share=2),
-    Target("an attack's answer", "answers", ("attack.bin",), _attacks_answer, frozenset({1}), share=2),
+    Target("words of a command", "words", ("*.json",), arguments, REFUSED | FAILED, share=6),
+    Target("a decoder's answer", "answers", ("decoder.bin",), decoders_answer, share=2),
+    Target("an attack's answer", "answers", ("attack.bin",), attacks_answer, frozenset({1}), share=2),
     Target("cells", "kept", ("cells/*",), lambda here: CellStore(here / "cells").load("a" * 24)),
-    Target("checkpoint of an attack", "kept", ("checkpoint/*",), _checkpoint),
+    Target("checkpoint of an attack", "kept", ("checkpoint/*",), checkpoint),
     Target("settings that were tried", "kept", ("tried/*",), lambda here: Tried(here / "tried").load("b" * 24)),
-    Target("what a meter learned", "kept", ("rehearsed.json",), _learned),
+    Target("what a meter learned", "kept", ("rehearsed.json",), learned),
 )
-
-
-def _inspect(here: Path, pattern: str = "") -> None:
-    """The file that was changed, which is the newest."""
-    newest = max((path for path in here.glob(pattern or "*.*")), key=lambda path: path.stat().st_mtime_ns)
-    command("inspect", str(newest))(here)

@@ -1,11 +1,13 @@
 """The short form of `make fuzz`: every defect so far, and some inputs of the cheapest readers."""
 
+import os
+import sys
 from itertools import count
 
 import pytest
 
 from tests.fuzz import fuzzing, materials, preload
-from tests.fuzz.corpus import CORPUS
+from tests.fuzz.corpus import CORPUS, SLOW
 from tests.fuzz.targets import TARGETS
 
 BY_NAME = {target.name: target for target in TARGETS}
@@ -21,7 +23,7 @@ def good(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("name", CORPUS)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n in SLOW else n for n in CORPUS])
 def test_no_defect_comes_back(name, good, tmp_path):
     target, spoil, codes = CORPUS[name]
     found = fuzzing.tried(BY_NAME[target], next(NUMBERS), {}, good, tmp_path, spoil)
@@ -31,7 +33,7 @@ def test_no_defect_comes_back(name, good, tmp_path):
 
 def test_mutated_inputs_get_a_sentence(good, tmp_path):
     cheap = [target for target in TARGETS if not target.slow]
-    bad = [each for each in fuzzing.fuzz(7, 150, good, tmp_path, targets=cheap, together=3) if each.wrong]
+    bad = [each for each in fuzzing.fuzz(7, 200, good, tmp_path, targets=cheap, together=4) if each.wrong]
     assert not bad, [(each.number, each.target.name, each.wrong, each.ended.err[-500:]) for each in bad]
 
 
@@ -43,14 +45,14 @@ def test_what_is_wrong_is_seen(good, tmp_path):
 
     def leave(code, *words):
         def read(here):
-            print(*words, file=__import__("sys").stderr)
+            print(*words, file=sys.stderr)
             raise SystemExit(code)
 
         return read
 
     assert outcome(lambda here: None) == ""
     assert outcome(lambda here: 1 / 0) == "a traceback"
-    assert outcome(lambda here: __import__("os").abort()) == "died by signal 6"
+    assert outcome(lambda here: os.abort()) == "died by signal 6"
     assert outcome(lambda here: bytearray(4 * 2**30)) == "a traceback", "memory is limited"
     assert outcome(leave(2, "error: no.")) == ""
     assert outcome(leave(2)) == "no sentence, or several"

@@ -143,3 +143,9 @@ def test_opacus_takes_a_gradient_per_image(name):
 def test_what_cannot_be_built_is_named(name, setting, words):
     with pytest.raises(Misconfigured, match=words):
         Architecture(**({"name": name, "channels": 1, "classes": 2, "size": 28} | setting)).build()
+
+
+@pytest.mark.parametrize("change", [{"classes": 10**12}, {"channels": 10**9}, {"size": 10**9}])
+def test_weights_are_counted_before_they_are_made(change):
+    with pytest.raises(Misconfigured, match=r"lenet5 for .* has more than 1,073,741,824 weights"):
+        Architecture(**{"name": "lenet5", "channels": 1, "classes": 2, "size": 28, **change}).build()

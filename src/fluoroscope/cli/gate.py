@@ -115,13 +115,13 @@ def add_to(app: typer.Typer) -> None:
 
 
 def _freeze(audit: "Audit", defence: str | None, path: Path, as_json: bool) -> None:
+    from fluoroscope.atomic_write import write_new
     from fluoroscope.report.gate_policy import frozen, policy_text
 
     policy = frozen(audit, defence)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("x", encoding="utf-8", newline="\n") as file:
-            file.write(policy_text(policy))
+        write_new(path, policy_text(policy).encode())
     except FileExistsError as problem:
         raise BadInput(f"{path} is there already; choose another name, or take the old one away.") from problem
     if as_json:

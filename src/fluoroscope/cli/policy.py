@@ -22,12 +22,12 @@ def add_to(app: typer.Typer) -> None:
     @policy.command(epilog="Example: fluoroscope policy init appetite.toml")
     def init(path: Annotated[Path, typer.Argument(help="The file to write.")] = APPETITE) -> None:
         """Write a policy with comments, which withholds what cannot be judged: change it, then check it."""
+        from fluoroscope.atomic_write import write_new
         from fluoroscope.site.policy import template
 
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            with path.open("x", encoding="utf-8") as file:
-                file.write(template())
+            write_new(path, template().encode())
         except FileExistsError as problem:
             raise BadInput(f"{path} is there already; choose another name.") from problem
         except OSError as problem:

@@ -48,7 +48,7 @@ def decode_apart(kind: str, path: Path, **options: int) -> Arrays:
     return found
 
 
-def bytes_apart(function: str, path: Path) -> bytes:
+def bytes_apart(function: str, path: Path) -> bytearray:
     """What a function of ours makes of the file, in bytes.
 
     Args:

@@ -1,7 +1,7 @@
 """Homomorphic encryption of all or of chosen layers: the server adds what it cannot read (CKKS, by TenSEAL)."""
 
-import os
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fluoroscope.atomic_write import write_new
 from fluoroscope.defences.contract import Participation
 from fluoroscope.defences.hidden_layers import chosen
 from fluoroscope.defences.registry import DEFENCES
@@ -113,8 +114,8 @@ def _secret(key: str) -> Any:  # noqa: ANN401
         context = ts.context(ts.SCHEME_TYPE.CKKS, poly_modulus_degree=2 * SLOTS, coeff_mod_bit_sizes=[60, 40, 60])
         context.global_scale = 2**40
         path.parent.mkdir(parents=True, exist_ok=True)
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(context.serialize(save_secret_key=True))
+        with suppress(FileExistsError):  # another client of this machine was quicker
+            write_new(path, context.serialize(save_secret_key=True), private=True)
     try:
         return _tenseal().context_from(path.read_bytes())
     except (OSError, ValueError, RuntimeError) as problem:

@@ -37,6 +37,7 @@ def federate(
     listener, store, threads = progress or Silent(), RecordStore(out), torch.get_num_threads()
     with run_lock(out):
         if _finished(plan, store):
+            store.settle()
             return store
         if store.exists():
             torch.set_num_threads(store.header.threads)
@@ -75,7 +76,10 @@ def _in_process(plan: Plan, device: str, progress: Progress, run: Serve) -> None
     task = load_task(plan)
 
     def on_reply(reply: Message) -> None:  # by its node: what it says is not believed yet
-        client = task.clients[grid.partitions[reply.metadata.src_node_id]]
+        number = grid.partitions.get(reply.metadata.src_node_id)
+        if number is None:  # it says that it is a node that nobody knows: refused when replies are checked
+            return
+        client = task.clients[number]
         if reply.metadata.message_type == MessageType.TRAIN:
             progress.advance(len(client.train) * plan.training.epochs, f"{client.name} trained")
         else:

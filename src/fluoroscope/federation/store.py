@@ -114,6 +114,12 @@ class RecordStore:
         self._checksums.note(self._manifest_name(manifest.round))
         self._prune()
 
+    def settle(self) -> None:
+        """List what a kill came before, in a run that is finished and is not gone on with."""
+        if (self.folder / CHECKSUMS).exists():
+            self._checksums.note(*(self._manifest_name(r) for r in self.rounds()), RESULT)
+            (self.folder / f".{CHECKSUMS}.part").unlink(missing_ok=True)
+
     def write_text(self, name: str, text: str) -> Path:
         """A file of the finished run, beside its rounds."""
         write_text(self.folder / name, text)

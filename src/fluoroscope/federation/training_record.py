@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, Literal, Required
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict
 
 from fluoroscope.errors import BadInput, Misconfigured
@@ -56,10 +56,9 @@ def plain_training(training: LocalTraining) -> dict[str, Any]:
     return plain
 
 
+@with_config(ConfigDict(extra="forbid"))
 class _Numbers(TypedDict, total=False):
     """What a training has beside its optimiser, its loss and its normalisation."""
-
-    __pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[misc]  # as pydantic reads it
 
     images: Required[int]
     batch_size: Required[int]

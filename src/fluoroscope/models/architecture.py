@@ -7,12 +7,18 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import torch
 from torch import nn
 
+from fluoroscope.errors import Misconfigured
 from fluoroscope.registry import Registry
 from fluoroscope.rng import derive, seeded_globals
 from fluoroscope.types import Network
 from fluoroscope.types.network import Shape
+
+MOST_WEIGHTS = 2**30
+_USUAL = 2**24
+"""Pixels times classes below which no registered network comes near that many."""
 
 
 @dataclass(frozen=True)
@@ -53,9 +59,29 @@ class Architecture(Network):
         return f"{self.name}-{self.channels}-{self.classes}-{self.height}x{self.width}-{self.weights or 'fresh'}"
 
     def build(self, seed: int = 0) -> nn.Module:
-        """The network with its initial weights, in training mode."""
+        """The network with its initial weights, in training mode.
+
+        Raises:
+            Misconfigured: it would have more weights than any network here.
+        """
+        self._check_weights()
         with seeded_globals(derive(seed, "initial weights", self.name)):
             return MODELS.get(self.name)(self)
+
+    def _check_weights(self) -> None:
+        """Count them before they are made: a plan or a record may ask for any number of classes and pixels."""
+        if self.channels * self.height * self.width * self.classes <= _USUAL:
+            return
+        try:
+            with torch.device("meta"), seeded_globals(0):
+                weights = sum(value.numel() for value in MODELS.get(self.name)(self).parameters())
+        except RuntimeError:  # a builder that needs numbers, or sizes that overflow
+            weights = MOST_WEIGHTS + 1
+        if weights > MOST_WEIGHTS:
+            raise Misconfigured(
+                f"{self.name} for {self.channels} x {self.height} x {self.width} pixels and {self.classes} classes has "
+                f"more than {MOST_WEIGHTS:,} weights, the most that is built here; make the images smaller."
+            )
 
 
 Builder = Callable[[Architecture], nn.Module]
