@@ -59,7 +59,7 @@ bench: $(READY)  ## speed, as ratios in one run
 	$(BIN)/python -m benchmarks
 
 docs: $(READY)  ## the documentation as a site, with a search: site/index.html opens without a server
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 lock: $(READY)  ## write constraints.txt and requirements.lock from the environment as it is
 	$(BIN)/python tools/lock.py
