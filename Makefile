@@ -59,7 +59,7 @@ bench: $(READY)  ## speed, as ratios in one run
 	$(BIN)/python -m benchmarks
 
 docs: $(READY)  ## the documentation as a site, with a search: site/index.html opens without a server
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 # One process, one thread: inputs and kills are known by SEED and their number.
 INPUTS ?= 10000

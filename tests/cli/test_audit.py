@@ -62,6 +62,10 @@ def test_init_then_audit_then_report_compare_and_gate(tmp_path):
     assert fluoroscope("gate", out, "--max-rdlv", -2, cwd=tmp_path).returncode == 4
 
 
+def test_a_demo_takes_the_budget_that_its_last_line_tells_to_give(tmp_path):
+    assert "--budget" in fluoroscope("demo", "--help", cwd=tmp_path).stdout
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [

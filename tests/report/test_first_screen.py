@@ -48,13 +48,14 @@ def test_the_answer_the_grade_and_whom_it_is_about(first):
         ("?", "An outsider"),
     ]
     said = plain(first.attackers[0].sentence)
-    assert said.startswith("It recovered images of 7 of 8 patients of north, each told apart")
+    assert said.startswith("It recovered images of 7 of 8 patients of north (8 images), each told apart")
     assert all(plain(each.sentence).count(". ") == 0 for each in first.attackers[:1])
 
 
 def test_what_to_change_its_price_and_what_was_not_seen(first):
     assert [plain(words) for words in first.change] == [
         "Use “dp-sgd ε=8”.", "Right diagnoses of the model: 90% before, 65% after.",
+        "Next: put that in place, and audit again before it trains on images of patients.",
     ]  # fmt: skip
     assert first.attackers[0].then[0] == "A"
     unseen = " ".join(map(plain, first.unseen))
@@ -150,3 +151,31 @@ def test_the_known_federations_were_measured():
     assert standing("reconstruction", 2.0).below == 10
     assert standing("reconstruction", -1.0).below == 0
     assert standing("membership", 0.5) is None, "too few to say"
+
+
+def test_the_first_screen_answers_ten_questions(first):
+    """Those of docs/report.md; a leak, and a setting that stops it."""
+    server = first.attackers[0]
+    said = {
+        "is it safe": plain(first.answer).startswith("No."),
+        "for whom": "patients of north (" in plain(server.sentence),
+        "who could attack": len(first.attackers) == 4 and all(each.title for each in first.attackers),
+        "what to change": plain(first.change[0]).startswith("Use "),
+        "its price": "Right diagnoses" in plain(first.change[1]),
+        "not tested": len(first.unseen) > 1,
+        "how sure": re.match(r"How sure: \d+ patients were attacked, so the true share is \d+%", plain(server.sure)),
+        "beside others": "known federations" in plain(server.beside),
+        "outside": bool(first.safe or first.unsafe),
+        "next": plain(first.change[-1]).startswith("Next: "),
+    }
+    assert [question for question, answered in said.items() if not answered] == []
+
+
+def test_one_measurement_is_not_sure(audit, tmp_path):
+    def lone(findings):
+        for cell in findings["cells"]:
+            if cell["kind"] == "reconstruction" and "told_apart" in cell["scores"]:
+                cell["scores"]["told_apart"] |= {"low": None, "high": None}
+
+    found = first_screen(viewed(changed(audit, tmp_path, lone)))
+    assert "nobody can say" in plain(found.attackers[0].sure)

@@ -94,15 +94,39 @@ class Addresses(HTMLParser):
             self.loaded |= {found[key] for key in ("href", "src") if found.get(key)}
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("site")
-    built = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", folder],
+def build(docs, out):
+    """As `make docs`; never with --quiet, under which mkdocs does not count its warnings and --strict lets all pass."""
+    configuration = out.parent / f"{out.name}.yml"
+    text = (ROOT / "mkdocs.yml").read_text().replace("docs_dir: docs", f"docs_dir: {docs}")
+    for path in ("tools/", "src]"):
+        text = text.replace(f"[{path}", f"[{ROOT}/{path}")
+    configuration.write_text(text)
+    return subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--config-file", configuration, "--site-dir", out],
         cwd=ROOT, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"}, capture_output=True, text=True,
     )  # fmt: skip
-    assert (built.returncode, built.stdout, built.stderr) == (0, "", "")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("site") / "built"
+    built = build(DOCS, folder)
+    assert built.returncode == 0, built.stderr
+    assert "WARNING" not in built.stderr
     return folder
+
+
+@pytest.mark.slow
+def test_a_link_to_nothing_and_a_page_that_nobody_lists_stop_the_build(tmp_path):
+    docs = tmp_path / "docs"
+    (docs / "assets").mkdir(parents=True)
+    (docs / "index.md").write_text("# All\n\n## One\n\n- [a](a.md)\n")
+    (docs / "a.md").write_text("# A\n\n[x](nowhere.md), [y](index.md#nothing)\n")
+    (docs / "b.md").write_text("# B\n")
+    built = build(docs, tmp_path / "site")
+    assert built.returncode == 1
+    for word in ("nowhere.md", "#nothing", "b.md"):
+        assert word in built.stderr
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ from fluoroscope.findings import GUARD, NO_DEFENCE, Kind, Verdict
 from fluoroscope.findings.claims import refuted
 from fluoroscope.findings.pointer import pointer
 from fluoroscope.report.grades import GRADES, Grade, Graded, graded, graded_today, worst
+from fluoroscope.report.how_sure import how_sure
 from fluoroscope.report.reference import reference_command, standing
 from fluoroscope.report.rules import RISK_RULES, rule_of
 from fluoroscope.report.strip import Strip, strip
@@ -27,6 +28,8 @@ class Attacker:
     sentence: Markup
     grade: Grade
     word: Markup
+    sure: Markup | None
+    """How often it was measured, and its interval."""
     then: tuple[Grade, Markup] | None
     """The grade under what helps against it, and what that is."""
     beside: Markup | None
@@ -107,6 +110,7 @@ def _attacker(view: View, verdict: Verdict, of: Graded) -> Attacker:
         sentence=sentence(view, verdict, of),
         grade=of.grade,
         word=words.say(f"grade.words.{of.grade}"),
+        sure=None if of.cell is None else how_sure(view, of.cell),
         then=_then(view, verdict, of),
         beside=_beside(view, of),
     )
@@ -153,12 +157,22 @@ def _numbers(view: View, place: int, kind: Kind | None) -> dict[str, Markup]:
         for name, how in _SHOWN.items()
         if name in scores and scores[name].value is not None
     }
-    client = view.audit.findings.cells[place].settings.get("client")
-    found["client"] = Markup("{}").format(client if isinstance(client, str) else view.words.plain("setting.client"))
+    found["client"] = _hospital(view, view.audit.findings.cells[place].settings.get("client"))
     judged = _CHANCE.get(kind) if kind else None
     if judged in scores and scores[judged].chance is not None:
         found["chance"] = view.write.number(pointer("cells", place, "scores", judged, "chance"), ".0%")
     return found
+
+
+def _hospital(view: View, client: object) -> Markup:
+    """A hospital by its name, with how many images it trains on: of few each one counts most."""
+    for place, each in enumerate(view.audit.findings.data.clients):
+        if each.name == client:
+            images = view.write.number(pointer("data", "clients", place, "train"), ".0f")
+            if each.train == 1:
+                return view.words.say("setting.client_of_one", client=each.name, images=images)
+            return view.words.say("setting.client_of", client=each.name, images=images)
+    return Markup("{}").format(client if isinstance(client, str) else view.words.plain("setting.client"))
 
 
 def _filled(view: View, key: str, numbers: dict[str, Markup]) -> bool:
@@ -217,7 +231,11 @@ def _change(view: View, today: str) -> list[Markup]:
                 for name in ("refused", "clients")
             )
             said.append(words.say("change.guard", refused=refused, clients=clients))
-    return [*said, *([words.say("change.next")] if leaking and best is None else [])]
+    if leaking and best in (None, NO_DEFENCE):
+        return [*said, words.say("change.next")]
+    if any(each.level == "leaks" for each in findings.verdicts):
+        return [*said, words.say("change.next_use")]
+    return [*said, words.say("change.next_keep")]
 
 
 def _nearest(view: View, leaking: Sequence[Verdict], today: str) -> str | None:

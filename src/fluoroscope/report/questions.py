@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from fluoroscope.findings import Kind
+from fluoroscope.findings import NO_DEFENCE, Kind
 from fluoroscope.findings.pointer import pointer
 from fluoroscope.report.figures import Panel, Point
 from fluoroscope.report.page import Picture, Table
@@ -47,7 +47,7 @@ def _price(view: View) -> Question | None:
             if worst is not None and right is not None and right.value is not None:
                 value, low, high = worst[1].value, worst[1].low, worst[1].high
                 ends = (float("nan") if end is None else end for end in (value, low, high))
-                series[label] = [Point(right.value, *ends)]
+                series[_called(view, label)] = [Point(right.value, *ends)]
         if len(series) > 1:
             words, y_label = view.words, view.words.plain(f"question.price_y.{kind}")
             panel = Panel(
@@ -55,7 +55,7 @@ def _price(view: View) -> Question | None:
                 y_range=(-0.03, 1.03),
             )  # fmt: skip
             alt = words.plain("question.price_alt", y=y_label, settings=", ".join(series))
-            drawn = Picture(curves(panel, order=view.defences), alt)
+            drawn = Picture(curves(panel, order=[_called(view, label) for label in view.defences]), alt)
             return Question(words.say("question.price"), words.say("question.price_words", y=y_label), [drawn])
     return None
 
@@ -90,10 +90,15 @@ def _found(view: View) -> Question | None:
         [client, *(_found_of(view, [p for p in cells if _is(p, client, label)]) for label in labels)]
         for client in clients
     ]
-    columns = [view.words.plain("question.hospital"), *labels]
+    columns = [view.words.plain("question.hospital"), *(_called(view, label) for label in labels)]
     return Question(
         view.words.say("question.found"), view.words.say("question.found_words"), table=Table(columns, rows)
     )
+
+
+def _called(view: View, label: str) -> str:
+    """A setting as an officer would call it."""
+    return view.words.plain("setting.none") if label == NO_DEFENCE else label
 
 
 def _is(placed: Placed, client: str, label: str) -> bool:
