@@ -13,6 +13,8 @@ from fluoroscope.types import State
 
 SHIFT = 2
 """Pixels by which an auxiliary image is moved, at most, per 28 of its side."""
+BLENDED = 0.2
+"""Of another auxiliary image that is mixed in, at most: moved copies of one image alone are too alike."""
 
 
 def foreseen_rate(
@@ -20,7 +22,7 @@ def foreseen_rate(
 ) -> float:
     """The recovery rate that a rehearsal without any victim gives.
 
-    As many images as the victim has are made of the auxiliary ones: mirrored, moved, brighter or darker. Their sums are
+    As many images as the victim has are made of the auxiliary ones: mirrored, moved, mixed. Their sums are
     put together as an ideal round would, with float32's rounding and, where there are several clients, the grid of
     secure aggregation.
     """
@@ -52,7 +54,8 @@ def _alike(auxiliary: Tensor, count: int, rng: torch.Generator) -> Tensor:
             height, width = image.shape[1:]
             image = padded[:, most + moved[0] :, most + moved[1] :][:, :height, :width]
             image = image.flip(-1) if torch.rand((), generator=rng) < 0.5 else image
-            image = image * (0.85 + 0.15 * torch.rand((), generator=rng))
+            share, other = torch.rand((), generator=rng), int(torch.randint(len(auxiliary), (), generator=rng))
+            image = (1 - BLENDED * share) * image + BLENDED * share * auxiliary[other]
         made.append(image)
     return torch.stack(made)
 

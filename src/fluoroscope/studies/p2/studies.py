@@ -24,7 +24,7 @@ TABLE_1: dict[int, dict[str, tuple[float, ...]]] = {
         "seconds": (6.022, 7.003, 8.121, 8.762, 9.763),
     },
 }
-CLASSIFIERS = ("small-cnn", "vit-small")
+CLASSIFIERS, SCORED_ON = ("small-cnn", "vit-small"), ("originals", "recovered")
 TABLE_2 = {
     "originals": {"aupr": 0.937, "tnr": 0.8, "tpr": 0.857, "accuracy": 0.829, "auroc": 0.905},
     "recovered": {"aupr": 0.921, "tnr": 0.9, "tpr": 0.71, "accuracy": 0.805, "auroc": 0.919},
