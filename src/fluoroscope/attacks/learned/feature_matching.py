@@ -32,8 +32,8 @@ class FeatureMatching:
     """Those of pixels at a size of 64."""
     optimiser: Adam = field(default_factory=lambda: Adam(0.05))
     schedule: Schedule = field(default_factory=lambda: Schedule(warmup=10, decay="cosine"))
-    unordered: float = 0.5
-    """Of the budget, beside it: before the order of several steps is known, at the middle of the round's weights."""
+    placings: int = 2
+    """Descents of a quarter of the budget, beside it, between which several steps are placed on the round's way."""
 
     def __call__(
         self, simulated: Simulated, target: Target, start: Tensor, budget: Budget, on_iteration: Callable[[], None]
@@ -41,9 +41,11 @@ class FeatureMatching:
         """Images near `start` that have the target's features; where one has not, as it was."""
         images = start
         if isinstance(simulated, SimulatedSteps) and len(simulated.groups) > 1:
-            shorter = replace(budget, iterations=math.ceil(self.unordered * budget.iterations))
-            images = self._descended(simulated, target, images, shorter, on_iteration)
-            simulated = simulated.ordered(images, target)
+            shorter = replace(budget, iterations=math.ceil(budget.iterations / 4))
+            for _ in range(self.placings):
+                simulated = simulated.placed(images, target)
+                images = self._descended(simulated, target, images, shorter, on_iteration)
+            simulated = simulated.placed(images, target)
         images = self._descended(simulated, target, images, budget, on_iteration)
         missed = FeatureObjective(simulated, target, self.weights).misfits(images) > MISSED
         told = len(target.maps)
