@@ -15,6 +15,7 @@ from fluoroscope.attacks.gradient_inversion.attack import Inversion
 from fluoroscope.attacks.gradient_inversion.stages import StatisticsFirst
 from fluoroscope.attacks.gradient_inversion.surrogate import LearnedPoints
 from fluoroscope.attacks.learned import learning
+from fluoroscope.attacks.learned.feature_decoder import FeatureDecoder
 from fluoroscope.attacks.learned.map_inversion import MapInversion
 from fluoroscope.data import Request, load
 from fluoroscope.defences import NO_DEFENCE
@@ -69,7 +70,7 @@ def quick(name: str, iterations: int = 3):
         grids = replace(grids, one=replace(grids.one, iterations=2), several=replace(grids.several, iterations=2))
         last = {"iterations": 2} if isinstance(attack.stages, StatisticsFirst | LearnedPoints) else {}
         attack = replace(attack, stages=replace(attack.stages, grids=grids, **last))
-    shortened = isinstance(attack, Inversion | Span | MapInversion)
+    shortened = isinstance(attack, Inversion | Span | MapInversion | FeatureDecoder)
     return replace(attack, budget=Budget(iterations)) if shortened else attack
 
 

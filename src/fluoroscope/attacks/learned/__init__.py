@@ -8,5 +8,6 @@ where nothing is left of the image, the best estimate is the public mean, which 
 3. `ridge`: the linear way back from evidence to images, its strength by cross-validation over patients.
 4. `decoder`: a convolutional network that sharpens what is linear.
 5. `map_inversion`: the most probable images, by a prior and a noise that were both learned from the simulation.
-6. `feature_decoder`: from the features that the span attack reads, of batches and of several steps.
+6. `feature_decoder`: from the features that the span attack reads, of batches and of several steps; `feature_matching`
+   brings its images to those features.
 """

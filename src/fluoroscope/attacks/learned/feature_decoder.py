@@ -19,6 +19,7 @@ from fluoroscope.attacks.closed_form.span.client import Client, check_seen
 from fluoroscope.attacks.closed_form.span.pixels import Simulated
 from fluoroscope.attacks.closed_form.span.simulated_steps import SimulatedSteps
 from fluoroscope.attacks.closed_form.span.target import Target
+from fluoroscope.attacks.common.engine import Budget
 from fluoroscope.attacks.common.running import Kept, Observations, OnIteration, silent
 from fluoroscope.attacks.common.setup import SIMULATION, Setup
 from fluoroscope.attacks.learned.feature_matching import FeatureMatching, rehearsal, simulated_steps
@@ -95,6 +96,8 @@ class FeatureDecoder:
     name: str = "feature-decoder"
     matching: FeatureMatching | None = field(default_factory=FeatureMatching)
     """None leaves it with what the regression says."""
+    budget: Budget = field(default_factory=lambda: Budget(80))
+    """Of the matching."""
     check = staticmethod(check_seen)
 
     @property
@@ -148,15 +151,22 @@ class FeatureDecoder:
         if setup.training.steps > 1:
             told = len(found.target.maps)
             simulated = None if found.groups is None else simulated_steps(setup, found.groups, told)
-        if self.matching is None or simulated is None or not self._pays(setup, found, regression, rng):
+        if self.matching is None or simulated is None or not self._pays(setup, found, regression, rng, report):
             return decoded
         start = decoded
         if isinstance(simulated, SimulatedSteps):
             spare = sum(map(len, simulated.groups)) - len(decoded)
             start = torch.cat([decoded, regression.public.images.mean(0, keepdim=True).repeat(spare, 1, 1, 1)])
-        return self.matching(simulated, found.target, start, report)
+        return self.matching(simulated, found.target, start, self.budget, report)
 
-    def _pays(self, setup: Setup, found: Found, regression: FeatureRegression, rng: torch.Generator) -> bool:
+    def _pays(
+        self,
+        setup: Setup,
+        found: Found,
+        regression: FeatureRegression,
+        rng: torch.Generator,
+        report: Callable[[], None],
+    ) -> bool:
         """Whether public images come nearer (in squared error) to the truth."""
         assert self.matching is not None  # asked before
         training, public = setup.training, regression.public.images
@@ -167,7 +177,7 @@ class FeatureDecoder:
         chosen = torch.randperm(len(public), generator=rng)[:count]
         simulated, target = rehearsal(setup, public[chosen], found.target.layer)
         before = regression.held_out()[chosen]
-        after = self.matching.rehearsed(simulated, target, before)
+        after = self.matching.rehearsed(simulated, target, before, self.budget, report)
         return bool((after - public[chosen]).square().mean() < (before - public[chosen]).square().mean())
 
 

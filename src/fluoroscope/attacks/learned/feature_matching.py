@@ -4,6 +4,7 @@ Whether that helps is tried out on public images first: where the features say l
 guess, which is near the mean of all images with such features, is the better one.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
@@ -31,24 +32,35 @@ class FeatureMatching:
     """Those of pixels at a size of 64."""
     optimiser: Adam = field(default_factory=lambda: Adam(0.05))
     schedule: Schedule = field(default_factory=lambda: Schedule(warmup=10, decay="cosine"))
-    unordered: Budget = field(default_factory=lambda: Budget(40))
-    """Before the order of several steps is known, at the middle of the round's weights."""
-    budget: Budget = field(default_factory=lambda: Budget(80))
+    placings: int = 2
+    """Descents of a quarter of the budget, beside it, between which several steps are placed on the round's way."""
 
-    def __call__(self, simulated: Simulated, target: Target, start: Tensor, on_iteration: Callable[[], None]) -> Tensor:
+    def __call__(
+        self, simulated: Simulated, target: Target, start: Tensor, budget: Budget, on_iteration: Callable[[], None]
+    ) -> Tensor:
         """Images near `start` that have the target's features; where one has not, as it was."""
         images = start
         if isinstance(simulated, SimulatedSteps) and len(simulated.groups) > 1:
-            images = self._descended(simulated, target, images, self.unordered, on_iteration)
-            simulated = simulated.ordered(images, target)
-        images = self._descended(simulated, target, images, self.budget, on_iteration)
+            shorter = replace(budget, iterations=math.ceil(budget.iterations / 4))
+            for _ in range(self.placings):
+                simulated = simulated.placed(images, target)
+                images = self._descended(simulated, target, images, shorter, on_iteration)
+            simulated = simulated.placed(images, target)
+        images = self._descended(simulated, target, images, budget, on_iteration)
         missed = FeatureObjective(simulated, target, self.weights).misfits(images) > MISSED
         told = len(target.maps)
         return torch.where(missed[:, None, None, None], start[:told], images[:told])
 
-    def rehearsed(self, simulated: SimulatedSteps, target: Target, start: Tensor) -> Tensor:
+    def rehearsed(
+        self,
+        simulated: SimulatedSteps,
+        target: Target,
+        start: Tensor,
+        budget: Budget,
+        on_iteration: Callable[[], None],
+    ) -> Tensor:
         """The same for images that are known, whose steps' order is."""
-        return self._descended(simulated, target, start, self.budget, lambda: None)
+        return self._descended(simulated, target, start, budget, on_iteration)
 
     def _descended(
         self, simulated: Simulated, target: Target, start: Tensor, budget: Budget, on_iteration: Callable[[], None]

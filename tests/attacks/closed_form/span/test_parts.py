@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from fluoroscope.attacks.closed_form.span import unmixing
 from fluoroscope.attacks.closed_form.span.chain import Affine, before
 from fluoroscope.attacks.closed_form.span.completion import complete
 from fluoroscope.attacks.closed_form.span.feature_maps import feature_maps, outside
@@ -248,3 +249,18 @@ def test_layers_of_a_resnet():
     first = found["layer3.0.conv1"]
     assert (first.fed_by, first.slides) == (None, False), "its input is a sum, its stride 2"
     assert not found["conv1"].sparse
+
+
+def test_many_images_that_are_much_alike_are_unmixed(monkeypatch):
+    """Their differences are sparse too, and take up most starts of a search that does not look at signs."""
+    shape = (128, 2, 2)
+    common, own = (torch.randn((n, *shape), generator=rng(seed), dtype=torch.float64) for seed, n in ((1, 1), (2, 24)))
+    truth = (common + 0.5 * own).clamp_min(0)
+    assert alignment(truth, truth).fill_diagonal_(0).max() > 0.8
+    mixed = torch.randn((24, 24), generator=rng(3), dtype=torch.float64) @ truth.flatten(1)
+    basis = torch.linalg.qr(mixed.T).Q.T.reshape(24, *shape)
+    found = unmix(basis, rng())
+    assert len(found) == 24
+    assert (alignment(found, truth).max(0).values > 1 - 1e-6).all()
+    monkeypatch.setattr(unmixing, "BELOW_ZERO", 1.0)
+    assert len(unmix(basis, rng())) < 24

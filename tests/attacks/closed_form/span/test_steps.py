@@ -132,13 +132,18 @@ def test_images_that_only_fill_a_batch_are_not_asked_for():
 
 
 @pytest.mark.parametrize("swapped", [False, True])
-def test_the_order_of_the_steps_is_that_in_which_the_features_fit(swapped):
+def test_steps_are_placed_where_the_features_fit(swapped):
     setup, batch, steps, features = played(0.1)
     maps = torch.zeros(6, *features[0].shape[1:])
     for chosen, seen in zip(steps, features, strict=True):
         maps[chosen] = seen
     groups = tuple(reversed(steps)) if swapped else tuple(steps)
     guessed = SimulatedSteps(setup, groups, (0.25, 0.25), 6, {})
-    found = guessed.ordered(batch.images, Target("3", maps, scaled=False))
+    found = guessed.placed(batch.images, Target("3", maps, scaled=False))
     assert [group.tolist() for group in found.groups] == [chosen.tolist() for chosen in steps]
-    assert found.points == evenly(2)
+    # How far of the way the first layer had come after one step, by replaying it.
+    first = [(batch.images[steps[0]], batch.labels[steps[0]])]
+    after = train_on(network().build(), setup.state, first, setup.training, rng()).state
+    moved, way = (each.flatten() for each in (after["0.weight"] - setup.state["0.weight"], setup.update["0.weight"]))
+    assert found.points[0] == 0
+    assert found.points[1] == pytest.approx(float(moved @ way / (way @ way)), abs=0.2)

@@ -1,7 +1,7 @@
 """The steps of a round as the attacker simulates them, its images' batches known: each normalised by itself.
 
-Where the weights stood at a step nobody but the client knows. They went from the global model to what was sent: step t
-of T is taken at t/T of the way.
+Where the weights stood at a step nobody but the client knows. They went from the global model to what was sent: each
+step is taken at a point of that way.
 """
 
 from collections.abc import Sequence
@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
-from scipy.optimize import linear_sum_assignment
 from torch import Tensor, nn
 from torch.func import functional_call
 
@@ -19,6 +18,9 @@ from fluoroscope.attacks.common.measuring import measured
 from fluoroscope.attacks.common.setup import Setup
 from fluoroscope.attacks.gradient_inversion.pullback import Statistics
 from fluoroscope.models.modes import named_buffers
+
+PLACES = 8
+"""Parts of the way at whose ends a step may stand."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,22 +54,24 @@ class SimulatedSteps:
         batches = zip(self.groups, self.points, strict=True)
         return self._together([self._pass(images[group], point, layer)[1] for group, point in batches])
 
-    def ordered(self, images: Tensor, target: Target) -> "SimulatedSteps":
-        """The same with the batches in the order in which these images' features fit best, each at its step's point."""
-        count = len(self.groups)
-        points = evenly(self.setup.training.steps)
-        costs = torch.zeros(count, len(points))
+    def placed(self, images: Tensor, target: Target) -> "SimulatedSteps":
+        """The same with every batch where these images' features fit best, in that order; the first is at the start.
+
+        Steps are not alike: the first may go nearly all of the way, after which a network is sure of the others.
+        """
+        costs = torch.zeros(len(self.groups), PLACES + 1)
         with torch.no_grad():
             for row, group in enumerate(self.groups):
                 known = group < self.told
                 part = Target(target.layer, target.maps[group[known]], target.scaled)
-                for column, point in enumerate(points):
-                    features, _ = self._pass(images[group], point, target.layer)
-                    costs[row, column] = part.misfit(features[known]).square().sum()
-        rows, columns = linear_sum_assignment(costs.numpy())
-        order = columns.argsort()
-        groups = tuple(self.groups[rows[i]] for i in order)
-        return replace(self, groups=groups, points=tuple(points[columns[i]] for i in order))
+                for place in range(PLACES + 1):
+                    features, _ = self._pass(images[group], place / PLACES, target.layer)
+                    costs[row, place] = part.misfit(features[known]).square().sum()
+        points = costs.argmin(1) / PLACES
+        order = points.argsort(stable=True)
+        first, *later = points[order].tolist()
+        first = 0.0 if len(self.groups) == self.setup.training.steps else first
+        return replace(self, groups=tuple(self.groups[row] for row in order.tolist()), points=(first, *later))
 
     @cached_property
     def _counts(self) -> dict[str, int]:

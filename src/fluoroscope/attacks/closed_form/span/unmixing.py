@@ -13,6 +13,8 @@ STARTS = 96
 PATIENCE = 3
 """Rounds of starts without anything new before the rest is given up."""
 ITERATIONS = 40
+BELOW_ZERO = 10.0
+"""How much more a value counts that is below zero: the difference of two images is sparse too, but no feature."""
 BLUNT = 0.05
 """Of a place's largest value, where the search begins: a blunter one has every start end at the same few maps."""
 ZERO = 3e-3
@@ -69,14 +71,17 @@ def rectified(maps: Tensor, negative: float = NEGATIVE) -> Tensor:
 
 
 def _sparsest(rows: Tensor, mixtures: Tensor, errors: Tensor) -> Tensor:
-    """Local minima of the L1 norm over the unit sphere, by reweighted least squares from each start."""
+    """Local minima of the L1 norm on the unit sphere, what is below zero counting more: reweighted least squares."""
     lengths = rows.norm(dim=1)
     units = rows / lengths[:, None]
     typical = len(rows) ** -0.5  # the root mean square of a map of norm 1
     for iteration in range(ITERATIONS):
         blunt = max(1e-4, BLUNT * 0.7**iteration)
         off = typical * _error(mixtures, errors)[:, None] / lengths
-        weights = (mixtures @ units.T).square().add(blunt**2 + off.square()).rsqrt()
+        values = mixtures @ units.T
+        weights = values.square().add(blunt**2 + off.square()).rsqrt()
+        upright = values * torch.sign(values @ lengths)[:, None]
+        weights = torch.where(upright < -DEVIATIONS * off - blunt, BELOW_ZERO * weights, weights)
         forms = torch.stack([units.T @ (units * weight[:, None]) for weight in weights])
         mixtures = torch.linalg.eigh(forms).eigenvectors[:, :, 0]
     return mixtures
