@@ -18,6 +18,7 @@ from fluoroscope import process_tuning
 from fluoroscope.cells import Local, run_cells
 from fluoroscope.federation.data_plan import shown_source
 from fluoroscope.studies import STUDIES
+from fluoroscope.studies.study import StudyCell
 
 BEGIN, END = "<!-- the map: written by examples/frontier/measure.py -->", "<!-- end of the map -->"
 MEASURED = ("leak", "leak_low", "leak_high", "p_value", "found", "images", "attacks", "beyond", "ssim", "ssim_prior")
@@ -35,7 +36,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, help="stop after so many")
     asked = parser.parse_args()
     process_tuning.apply()
-    grid = STUDIES.get("frontier/map").grid("small", asked.data)
+    grid = sorted(STUDIES.get("frontier/map").grid("small", asked.data), key=_images)
     until = None if asked.minutes is None else time.monotonic() + 60 * asked.minutes
     engine = Local(asked.workers)
     outcomes = run_cells(grid, asked.seed, asked.work, engine, _tell, until=until)
@@ -56,6 +57,11 @@ def main() -> None:
     if asked.page is not None:
         asked.page.write_text(_page(asked.page.read_text(encoding="utf-8"), content, missing), encoding="utf-8")
     print(f"{len(points)} points measured, {len(missing)} missing", flush=True)
+
+
+def _images(cell: StudyCell) -> int:
+    """The small clients first: whoever stops early has most to show for it."""
+    return int(cell.settings["images_per_step"] * cell.settings["steps"] * cell.settings["epochs"])
 
 
 def _tell(done: float, cells: int, what: str) -> None:

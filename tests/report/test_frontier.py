@@ -102,9 +102,13 @@ def test_the_page_of_numbers_has_the_table_without_names(planned):
     assert "site-0" not in page
 
 
+def test_without_a_measured_point_there_is_no_figure(planned, monkeypatch):
+    monkeypatch.setattr(frontier, "measured", tuple)
+    assert "Where do the hospitals stand?" not in render_audit(planned())
+
+
 def test_the_committed_map_is_whole():
     points = measured()
-    assert points
     assert len({point.place for point in points}) == len(points)
     assert all(point.found <= point.images for point in points)
     assert all(point.attack for point in points if point.attacks)

@@ -1,8 +1,8 @@
 """Membership by all rounds of a client: how steeply a record's loss falls over the models that the client sends.
 
 A hard image that was trained on ends with the loss of an easy one that was not, so the last model alone mixes them up.
-Where the loss began tells them apart: a server keeps every model (per-round evidence as in Nasr, Shokri and Houmansadr,
-S&P 2019, and Gu et al. 2022, without a classifier to train; the difficulty of a record as in Watson et al., ICLR 2022).
+Where the loss began tells them apart: a server keeps every model (rounds as evidence: Nasr, Shokri and Houmansadr, S&P
+2019; the difficulty of a record: Watson et al., ICLR 2022).
 """
 
 from dataclasses import dataclass, replace

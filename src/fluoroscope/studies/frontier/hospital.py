@@ -168,7 +168,8 @@ def _share(case: _Case, rng: Generator) -> Result:
     truth = torch.tensor([float(having(b).double().mean()) for b in [case.victim, *(batch for batch, _ in others)]])
     guess = torch.tensor([share.value for share in shares])
     prior = torch.tensor([float(mark.double().mean())])
-    found = _scored(*(torch.stack([1 - s, s], -1) for s in (guess, truth)), torch.cat([1 - prior, prior]), rng)
+    guessed, true = (torch.stack([1 - share, share], -1) for share in (guess, truth))
+    found = _scored(guessed, true, torch.cat([1 - prior, prior]), rng)
     inside = [share.low <= t <= share.high for share, t in zip(shares, truth.tolist(), strict=True)]
     return Result(
         {

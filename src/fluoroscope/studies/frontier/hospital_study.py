@@ -9,18 +9,20 @@ from fluoroscope.studies.frontier.hospital import ROUNDS, Asked, Hospital, Scale
 from fluoroscope.studies.study import Row, Rows, Size, Study, enter
 
 ASKED: tuple[tuple[Asked, str, int], ...] = (
-    ("label counts", "learned-counts", ROUNDS),
-    ("label counts", "restored-counts", ROUNDS),
+    ("label counts", "learned-counts", 1),
     ("membership", "loss", ROUNDS),
     ("membership", "trajectory", ROUNDS),
     ("membership", "rmia", ROUNDS),
-    ("membership", "lira", ROUNDS),
     ("canaries", "trajectory", ROUNDS),
     ("canaries", "gradient-alignment", ROUNDS),
-    ("prevalence", "learned-share", ROUNDS),
-    ("exposure", "learned-share", ROUNDS),
-    ("label counts", "learned-counts", 1),
+    ("membership", "lira", ROUNDS),
+    ("label counts", "restored-counts", 1),
+    ("prevalence", "learned-share", 1),
+    ("exposure", "learned-share", 1),
+    ("label counts", "learned-counts", ROUNDS),
 )
+"""Counts and shares are asked of the first round, in which no model knows anybody's images yet, and counts of the last
+one too: there the hospital's images are fitted already, and those that the attacker simulates with are not."""
 _SCALE: dict[Size, Scale] = {"small": "small", "paper": "paper"}
 
 

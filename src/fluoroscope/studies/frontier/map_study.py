@@ -21,7 +21,7 @@ BASES = (MapCell(4, 2), MapCell(1, 1))
 def design(size: Size) -> list[MapCell]:
     """The points; in the paper's size of twice the pixels and with ten times the processor time."""
     grid = [MapCell(images, steps) for steps in STEPS for images in IMAGES_PER_STEP]
-    points = [*grid, *(varied for base in BASES for varied in one_factor_at_a_time(base))]
+    points = [*BASES, *grid, *(varied for base in BASES for varied in one_factor_at_a_time(base))]
     if size == "paper":
         points = [replace(point, seconds=600.0, size=2 * point.size) for point in points]
     return list(dict.fromkeys(points))
