@@ -96,9 +96,10 @@ def command_of(found: Mapping[str, Any]) -> str:
     size = "" if found["size"] == "small" else f" --size {found['size']}"
     seed = f" --seed {found['seed']}" if found["seed"] else ""
     named = {str(row["data"]) for row in found["rows"] if row.get("data")}
-    given = {name for name in named if not name.startswith("phantom/")}
-    images = " --sets SETS" if len(named) > 1 else f" --data {min(given)}"
-    return f"fluoroscope study run {found['study']}{size}{seed}{images if given else ''}"
+    images = ""
+    if not all(name.startswith("phantom/") for name in named):
+        images = " --sets SETS" if len(named) > 1 else f" --data {min(named)}"
+    return f"fluoroscope study run {found['study']}{size}{seed}{images}"
 
 
 def _once(claim: Claim, rows: Sequence[Row]) -> tuple[Verdict, str]:
