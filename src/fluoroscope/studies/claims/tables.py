@@ -37,7 +37,7 @@ def tables(runs: Path, folder: str = "RUNS") -> str:
 def _section(name: str, found: Mapping[str, Any]) -> str:
     study, rows = STUDIES.get(name), found["rows"]
     lines = _lines(rows)
-    same = {k: v for k, v in lines[0].items() if len(lines) > 1 and len({line.get(k) for line in lines}) == 1}
+    same = {k: v for k, v in lines[0].items() if len(lines) > 1 and _alike(lines, k)}
     columns = [key for key in dict.fromkeys(k for line in lines for k in line) if key not in same]
     told = ", ".join(f"{key} {value}" for key, value in same.items() if value != MISSING)
     table = f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}\n" if columns else ""
@@ -46,6 +46,12 @@ def _section(name: str, found: Mapping[str, Any]) -> str:
     when = f"{found['date']}, " if found.get("date") else ""
     head = f"\n## {name}: {study.title}\n\n`{command_of(found)}` ({when}{minutes}). "
     return f"{head}{f'In every row: {told}.' if told else ''}\n\n{table}{body}"
+
+
+def _alike(lines: Sequence[Mapping[str, str]], column: str) -> bool:
+    """Whether it can be said once. A number that the paper prints too stands beside the paper's."""
+    printed = any(f"{column}, paper" in line or column.endswith(", paper") for line in lines)
+    return not printed and len({line.get(column) for line in lines}) == 1
 
 
 def _lines(rows: Sequence[Row]) -> list[dict[str, str]]:
