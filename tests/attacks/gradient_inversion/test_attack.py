@@ -16,6 +16,7 @@ from fluoroscope.attacks.gradient_inversion.distances import SquaredL2
 from fluoroscope.attacks.gradient_inversion.label_handling import Chosen, Inferred, Known, Optimised
 from fluoroscope.attacks.gradient_inversion.objective import Objective
 from fluoroscope.attacks.gradient_inversion.regularisers import GroupConsistency
+from fluoroscope.attacks.gradient_inversion.simulated_clients import vectorised
 from fluoroscope.attacks.gradient_inversion.simulated_clients.vectorised import Vectorised
 from fluoroscope.errors import Misconfigured, Unsupported
 from fluoroscope.threat_models import THREATS
@@ -81,6 +82,11 @@ def test_memory_bounds_what_is_evaluated_at_once(observations, monkeypatch):
     sizes.clear()
     in_chunks = replace(attack, memory=1).run(observations, rng())
     assert sizes == [1] * 15
+    sizes.clear()
+    monkeypatch.setattr(vectorised, "CACHE", 1)
+    monkeypatch.setattr(vectorised, "FEW", 2)
+    attack.run(observations, rng())
+    assert sizes == [2, 1] * 5, "what the cache cannot hold goes a few at a time"
     for a, b in zip(at_once, in_chunks, strict=True):
         torch.testing.assert_close(a.images, b.images, atol=1e-4, rtol=0)
 

@@ -1,5 +1,7 @@
 """Distances against their formulas, at agreement, and under vmap."""
 
+import math
+
 import pytest
 import torch
 
@@ -34,6 +36,7 @@ def test_formulas():
     assert Cosine()(A, B).item() == pytest.approx(1 - float(torch.nn.functional.cosine_similarity(flat_a, flat_b, 0)))
     fixed = sum((1 - torch.tensor(-s / 50).exp()) / (i + 1) for i, s in enumerate(SQUARES))
     assert Gaussian(50.0)(A, B).item() == pytest.approx(float(fixed))
+    assert Gaussian(50.0, "code")(A, B).item() == pytest.approx(1 - math.exp(-sum(SQUARES) / 50))
     scales = [b.numel() * float(b.var(correction=0)) for b in B]
     for form, half in (("paper", 1), ("code", 2)):
         pairs = enumerate(zip(SQUARES, scales, strict=True))

@@ -10,6 +10,7 @@ from fluoroscope.studies.claims.claim import Claim, claims, parsed
 from fluoroscope.studies.claims.judge import judge, judged
 from fluoroscope.studies.claims.page import as_data, markdown
 
+RUN = "fluoroscope study run p4/table-2 --data folder:cxr"
 USUAL = {
     "id": "x",
     "paper": "P4",
@@ -38,7 +39,7 @@ def test_a_claim_is_judged_by_its_rows():
     claim = parsed(USUAL)
     found = judge(claim, findings(row(1.0, 21, 15, 30), row(0.1, 5, 2, 11)))
     assert (found.status, found.ours) == ("agrees", "21 (15 to 30); 5 (2 to 11)")
-    assert (found.on, found.date, found.command) == ("cxr", "2026-01-02", "fluoroscope study run p4/table-2")
+    assert (found.on, found.date, found.command) == ("cxr", "2026-01-02", RUN)
     assert judge(claim, findings(row(1.0, 5, 2, 11), row(0.1, 21, 15, 30))).status == "differs"
     assert judge(claim, findings(row(1.0, 9, 4, 16), row(0.1, 5, 2, 11))).status == "unclear"
 
@@ -46,7 +47,11 @@ def test_a_claim_is_judged_by_its_rows():
 def test_the_command_says_size_and_seed():
     rows = (row(1.0, 21, 15, 30), row(0.1, 5, 2, 11))
     found = judge(parsed(USUAL), findings(*rows, size="paper", seed=3))
-    assert found.command.endswith("p4/table-2 --size paper --seed 3")
+    assert found.command == "fluoroscope study run p4/table-2 --size paper --seed 3 --data folder:cxr"
+    two = findings({**rows[0], "data": "phantom/chest"}, rows[1])
+    assert judge(parsed(USUAL), two).command.endswith("p4/table-2 --sets SETS")
+    phantoms = findings(*({**each, "data": "phantom/chest"} for each in rows))
+    assert judge(parsed(USUAL), phantoms).command.endswith("run p4/table-2")
 
 
 def test_what_was_not_run_is_said():

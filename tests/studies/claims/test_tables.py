@@ -36,7 +36,7 @@ def test_a_table_per_study(tmp_path):
     write(tmp_path)
     page = tables(tmp_path)
     assert "## p4/table-2: Images that do not converge" in page
-    assert "`fluoroscope study run p4/table-2` (2026-01-02, 2 min). In every row: data cxr." in page
+    assert "`fluoroscope study run p4/table-2 --data folder:cxr` (2026-01-02, 2 min). In every row: data cxr." in page
     assert "| lr | ssim | ssim, paper | rate | failed |" in page
     assert "| 0.1 | 0.123 | 0.2 | 0.5 (0.4 to 0.6) | – |" in page
     assert "too \\| large." in page

@@ -76,15 +76,11 @@ def findings(runs: Path, study: str) -> dict[str, Any] | None:
 
 def judge(claim: Claim, found: Mapping[str, Any] | None) -> Judged:
     """Where one claim stands by a study's findings."""
-    command = f"fluoroscope study run {claim.study}"
     if claim.not_here:
         return Judged(claim, "not reproducible here", reason=claim.not_here)
     if found is None:
-        return Judged(claim, "not run", command=command)
-    if found["size"] != "small":
-        command += f" --size {found['size']}"
-    if found["seed"]:
-        command += f" --seed {found['seed']}"
+        return Judged(claim, "not run", command=f"fluoroscope study run {claim.study}")
+    command = command_of(found)
     rows = [row for row in found["rows"] if not row.get("failed")]
     on = ", ".join(dict.fromkeys(str(row["data"]).removeprefix("folder:") for row in rows if row.get("data")))
     date = str(found.get("date", ""))
@@ -93,6 +89,17 @@ def judge(claim: Claim, found: Mapping[str, Any] | None) -> Judged:
     except NoSuchRow as problem:
         return Judged(claim, "not run", on=on, date=date, command=command, reason=str(problem))
     return Judged(claim, status, ours, on, date, command, claim.why if status != "agrees" else "")
+
+
+def command_of(found: Mapping[str, Any]) -> str:
+    """What was called; images by their names, since a path is one machine's."""
+    size = "" if found["size"] == "small" else f" --size {found['size']}"
+    seed = f" --seed {found['seed']}" if found["seed"] else ""
+    named = {str(row["data"]) for row in found["rows"] if row.get("data")}
+    images = ""
+    if not all(name.startswith("phantom/") for name in named):
+        images = " --sets SETS" if len(named) > 1 else f" --data {min(named)}"
+    return f"fluoroscope study run {found['study']}{size}{seed}{images}"
 
 
 def _once(claim: Claim, rows: Sequence[Row]) -> tuple[Verdict, str]:

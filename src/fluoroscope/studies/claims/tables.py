@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fluoroscope.studies.claims.judge import findings
+from fluoroscope.studies.claims.judge import command_of, findings
 from fluoroscope.studies.study import STUDIES
 from fluoroscope.studies.table import MISSING
 
@@ -36,18 +36,22 @@ def tables(runs: Path, folder: str = "RUNS") -> str:
 
 def _section(name: str, found: Mapping[str, Any]) -> str:
     study, rows = STUDIES.get(name), found["rows"]
-    size = "" if found["size"] == "small" else f" --size {found['size']}"
-    seed = f" --seed {found['seed']}" if found["seed"] else ""
     lines = _lines(rows)
-    same = {k: v for k, v in lines[0].items() if len(lines) > 1 and len({line.get(k) for line in lines}) == 1}
+    same = {k: v for k, v in lines[0].items() if len(lines) > 1 and _alike(lines, k)}
     columns = [key for key in dict.fromkeys(k for line in lines for k in line) if key not in same]
     told = ", ".join(f"{key} {value}" for key, value in same.items() if value != MISSING)
     table = f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}\n" if columns else ""
     body = "".join(f"| {' | '.join(line.get(key, MISSING) for key in columns)} |\n" for line in lines if columns)
     minutes = f"{found['seconds'] / 60:.0f} min" if found["seconds"] >= 60 else f"{found['seconds']:.0f} s"
     when = f"{found['date']}, " if found.get("date") else ""
-    head = f"\n## {name}: {study.title}\n\n`fluoroscope study run {name}{size}{seed}` ({when}{minutes}). "
+    head = f"\n## {name}: {study.title}\n\n`{command_of(found)}` ({when}{minutes}). "
     return f"{head}{f'In every row: {told}.' if told else ''}\n\n{table}{body}"
+
+
+def _alike(lines: Sequence[Mapping[str, str]], column: str) -> bool:
+    """Whether it can be said once. A number that the paper prints too stands beside the paper's."""
+    printed = any(f"{column}, paper" in line or column.endswith(", paper") for line in lines)
+    return not printed and len({line.get(column) for line in lines}) == 1
 
 
 def _lines(rows: Sequence[Row]) -> list[dict[str, str]]:

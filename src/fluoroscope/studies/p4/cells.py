@@ -121,10 +121,13 @@ class Configuration:
         ends = binomtest(int((~good).sum()), len(good)).proportion_ci(method="wilson")
         others = load(self.data, Request(size=SIDE, images=200, seed=context.seed)).batch.images
         baseline = random_image(others, generator(context.seed, "p4", "random image"))
+        curves = _curves(guesses, originals, good, context.seed)
+        ended = {name: values[-1] for name, values in curves.items() if name.endswith(("_low", "_high")) and values}
         return Result(
             {
                 "mse": _mean(mse(last, originals)[good]),
                 "ssim": _mean(ssim(last, originals)[good]),
+                **ended,
                 "non_converging": int((~good).sum()),
                 "non_converging_low": float(len(good) * ends.low),
                 "non_converging_high": float(len(good) * ends.high),
@@ -134,7 +137,7 @@ class Configuration:
                 "mse_random": baseline.mse.mean,
                 "ssim_random": baseline.ssim.mean,
             },
-            _curves(guesses, originals, good, context.seed),
+            curves,
             {
                 "originals": originals[:SHOWN],
                 "starts": torch.cat([_start(guess) for guess in guesses[:SHOWN]]),
