@@ -103,8 +103,8 @@ def _picture(view: View, found: Sequence[Standing]) -> Picture:
         at = (point.place.images_per_step, point.place.steps)
         places[at] = places.get(at, False) or point.beyond
     series = {
-        leaks: [Point(*at) for at, beyond in places.items() if beyond],
         chance: [Point(*at) for at, beyond in places.items() if not beyond],
+        leaks: [Point(*at) for at, beyond in places.items() if beyond],
     }
     if len(found) <= _NAMED:
         series |= {each.client: [Point(each.place.images_per_step, each.place.steps)] for each in found}
