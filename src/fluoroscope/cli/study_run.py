@@ -10,7 +10,7 @@ from fluoroscope.cli.bar import bar
 from fluoroscope.cli.exit_codes import FAILED
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from fluoroscope.cells import Engine
     from fluoroscope.studies.every import Ended
@@ -26,15 +26,7 @@ def run_one(
     from fluoroscope.studies.table import beside, common
 
     with bar(study.name) as tell:
-        findings = run(
-            study,
-            size,
-            seed,
-            data,
-            out,
-            lambda done, cells, what: tell(done, cells, f"{done:.1f} of {cells} cells: {what}"[:60]),
-            engine,
-        )
+        findings = run(study, size, seed, data, out, _counted(tell), engine)
     files = write_findings(findings, out)
     write_manifest(out, "study")
     if as_json:
@@ -68,15 +60,7 @@ def run_several(
     from fluoroscope.studies.every import run_every
 
     with bar("studies") as tell:
-        ended = run_every(
-            studies,
-            size,
-            seed,
-            data,
-            out,
-            lambda done, cells, what: tell(done, cells, f"{done:.1f} of {cells} cells: {what}"[:60]),
-            engine,
-        )
+        ended = run_every(studies, size, seed, data, out, _counted(tell), engine)
     write_manifest(out, "study")
     if as_json:
         console.print_json({"studies": [_plain(each) for each in ended]})
@@ -85,6 +69,10 @@ def run_several(
         console.say(f"where the papers' claims stand: fluoroscope study claims {out}")
     if any(each.failed for each in ended):
         raise typer.Exit(FAILED)
+
+
+def _counted(tell: "Callable[[float, float, str], None]") -> "Callable[[float, float, str], None]":
+    return lambda done, cells, what: tell(done, cells, f"{done:.1f} of {cells} cells: {what}"[:60])
 
 
 def _plain(ended: "Ended") -> dict[str, object]:

@@ -286,11 +286,9 @@ def _brief(kept: dict[int, list[str]]) -> str:
 
 
 def _is_scores(value: object) -> bool:
-    return isinstance(value, dict) and "accuracy" in value and all(_is_number(v) for v in value.values())
-
-
-def _is_number(value: object) -> bool:
-    return value is None or isinstance(value, int | float)
+    if not isinstance(value, dict) or "accuracy" not in value:
+        return False
+    return all(v is None or isinstance(v, int | float) for v in value.values())
 
 
 def _parse(kind: type[T], path: Path) -> T:

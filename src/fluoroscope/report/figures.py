@@ -5,6 +5,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import matplotlib as mpl
 import numpy as np
@@ -27,8 +28,7 @@ Image = npt.NDArray[np.float32]
 """(channels, height, width) in [0, 1]."""
 
 
-@dataclass(frozen=True)
-class Point:
+class Point(NamedTuple):
     """A value at x, and the ends of its interval where it has one. What is not finite is not drawn."""
 
     x: float

@@ -1,7 +1,7 @@
 """Images of whom an inference attack asks: some that a client trained on, and as many of each class that nobody did."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -11,8 +11,7 @@ from fluoroscope.federation.task import Task
 from fluoroscope.types import LabelledImages
 
 
-@dataclass(frozen=True, eq=False)
-class Case:
+class Case(NamedTuple):
     """What an attacker asks about, what else it has, and, for scoring alone, the answer."""
 
     candidates: LabelledImages

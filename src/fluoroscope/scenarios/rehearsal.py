@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, TypedDict, Unpack
+from typing import Any, NamedTuple, Protocol, TypedDict, Unpack
 
 import torch
 from torch import Tensor
@@ -39,8 +39,7 @@ _LEAST = 20
 """Iterations below which a descent shows nothing of what it can do."""
 
 
-@dataclass(frozen=True)
-class Effort:
+class Effort(NamedTuple):
     """How much is spent on a rehearsal."""
 
     victims: int = 6

@@ -47,6 +47,19 @@ class AgainstOthers:
     found: tuple[Tensor, ...]
     """Per victim (images,), bool: the originals that some guess about this victim is nearest to, of everybody's."""
 
+    def numbers(self) -> dict[str, float]:
+        """By the names that a study's rows have."""
+        return {
+            "leak": self.leak.mean,
+            "leak_low": self.leak.low,
+            "leak_high": self.leak.high,
+            "rdlv": self.own.mean,
+            "rdlv_others": self.null.mean,
+            "p_value": self.p_value,
+            "told_apart": self.told_apart.mean,
+            "chance": self.chance,
+        }
+
 
 def against_others(
     guesses: Sequence[Tensor],

@@ -5,7 +5,7 @@ in each of its three bins. While images are fewer than bins and than pixels, the
 span, and few vectors with one 1 per feature lie in that span: the images' own.
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -18,8 +18,7 @@ MOST = 6
 """Candidates per image that are kept, the likeliest of them: beyond, the span excludes too little."""
 
 
-@dataclass(frozen=True, eq=False)
-class Triples:
+class Triples(NamedTuple):
     """Sets of one bin per feature that may be an image's."""
 
     members: Tensor

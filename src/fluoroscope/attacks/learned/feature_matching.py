@@ -30,10 +30,10 @@ class FeatureMatching:
 
     weights: Weights = field(default_factory=lambda: Weights(statistics=2.0, variation=1.5, colour=1.0))
     """Those of pixels at a size of 64."""
-    optimiser: Adam = field(default_factory=lambda: Adam(0.05))
-    schedule: Schedule = field(default_factory=lambda: Schedule(warmup=10, decay="cosine"))
     placings: int = 2
     """Descents of a quarter of the budget, beside it, between which several steps are placed on the round's way."""
+    optimiser: Adam = field(default_factory=lambda: Adam(0.05))
+    schedule: Schedule = field(default_factory=lambda: Schedule(warmup=10, decay="cosine"))
 
     def __call__(
         self, simulated: Simulated, target: Target, start: Tensor, budget: Budget, on_iteration: Callable[[], None]

@@ -74,14 +74,7 @@ class Adaptive:
         rows = [row for guess, truth in zip(images, truths, strict=True) for row in score(guess, truth, prior)]
         return Result(
             {
-                "leak": found.leak.mean,
-                "leak_low": found.leak.low,
-                "leak_high": found.leak.high,
-                "rdlv": found.own.mean,
-                "rdlv_others": found.null.mean,
-                "p_value": found.p_value,
-                "told_apart": found.told_apart.mean,
-                "chance": found.chance,
+                **found.numbers(),
                 "ssim": sum(row.ssim for row in rows) / len(rows),
                 "gave_up": sum(gave_up),
                 "seconds": seconds,

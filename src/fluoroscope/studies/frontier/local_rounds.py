@@ -47,10 +47,10 @@ class LocalRound:
 
     attack_name: str
     variant: str = "resnet18"
+    optimiser: Literal["sgd", "adamw"] = "sgd"
     images: int = 4
     batch_size: int = 4
     epochs: int = 1
-    optimiser: Literal["sgd", "adamw"] = "sgd"
     clients: int = 6
     scale: Scale = "small-public"
     data: str = "phantom/chest"
@@ -109,13 +109,8 @@ class LocalRound:
         rows = [row for guess, truth in zip(guessed, truths, strict=True) for row in score(guess, truth, prior)]
         return Result(
             {
-                "leak": found.leak.mean,
-                "leak_low": found.leak.low,
-                "leak_high": found.leak.high,
+                **found.numbers(),
                 "leak_as_trained": as_trained.leak.mean,
-                "p_value": found.p_value,
-                "told_apart": found.told_apart.mean,
-                "chance": found.chance,
                 "beyond_null": sum(int(each.sum()) for each in found.found),
                 "of": self.clients * self.images,
                 "ssim": sum(row.ssim for row in rows) / len(rows),
@@ -184,40 +179,42 @@ def _architectures(scale: Scale) -> list[LocalRound]:
         cell
         for variant in ARCHITECTURES
         for cell in (
-            *(LocalRound(name, variant, 1, 1, clients=8, scale=scale) for name in ("span", "april", "cocktail-party")),
+            *(
+                LocalRound(name, variant, images=1, batch_size=1, clients=8, scale=scale)
+                for name in ("span", "april", "cocktail-party")
+            ),
             *(LocalRound(name, variant, scale=scale) for name in ("feature-decoder", "cocktail-party")),
         )
     ]
     # Last, as it plays a round for each public image.
-    return closed + [LocalRound("ridge", variant, 1, 1, clients=8, scale=scale) for variant in ARCHITECTURES]
+    return closed + [
+        LocalRound("ridge", variant, images=1, batch_size=1, clients=8, scale=scale) for variant in ARCHITECTURES
+    ]
 
 
-enter(
-    Study(
+def _augmented(scale: Scale) -> list[LocalRound]:
+    return [LocalRound("feature-decoder", variant, scale=scale) for variant in TRAININGS]
+
+
+for _name, _title, _claim, _cells in (
+    (
         "frontier/epochs",
         "Epochs and AdamW: images read of one round of local training",
         "P1 and those after it hold clients with several images and steps for safe.",
-        {size: _epochs(scale) for size, scale in SCALE.items()},
-        drawn,
-        parallel=True,
+        _epochs,
     ),
-    Study(
+    (
         "frontier/architectures",
         "Networks: which attack reads what of one image and of four",
         "Attacks are shown on the network that they were made for.",
-        {size: _architectures(scale) for size, scale in SCALE.items()},
-        drawn,
-        parallel=True,
+        _architectures,
     ),
-    Study(
+    (
         "frontier/augmentation",
         "Augmentation, normalisation, dropout and precision: what each takes from the leak of four images in one step",
         "Augmentation and mixed precision are often named as what spoils gradient inversion in practice.",
-        {
-            size: [LocalRound("feature-decoder", variant, scale=scale) for variant in TRAININGS]
-            for size, scale in SCALE.items()
-        },
-        drawn,
-        parallel=True,
+        _augmented,
     ),
-)
+):
+    _grid = {size: _cells(scale) for size, scale in SCALE.items()}
+    enter(Study(_name, _title, _claim, _grid, drawn, parallel=True))

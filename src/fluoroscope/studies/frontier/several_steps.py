@@ -27,12 +27,14 @@ OTHERS = 8
 
 @dataclass(frozen=True)
 class SeveralSteps:
-    """One attack on clients whose images, each of another patient, take part in one step each."""
+    """One attack on clients whose images, each of another patient, take part in one step each.
+
+    `clients` are at most as many as the test set has patients for.
+    """
 
     images: int
     batch_size: int
     clients: int
-    """At most: as many as the test set has patients for."""
     scale: Scale = "small-few"
     attack_name: str = "feature-decoder"
     data: str = "phantom/chest"
@@ -40,12 +42,12 @@ class SeveralSteps:
     @property
     def settings(self) -> dict[str, Any]:
         return {
-            "data": self.data,
-            "attack": self.attack_name,
-            "size": SCALES[self.scale]["data"]["size"],
             "images": self.images,
             "steps": -(-self.images // self.batch_size),
             "batch_size": self.batch_size,
+            "attack": self.attack_name,
+            "size": SCALES[self.scale]["data"]["size"],
+            "data": self.data,
         }
 
     @property
@@ -90,14 +92,7 @@ class SeveralSteps:
                 "ssim_low": alike.low,
                 "ssim_high": alike.high,
                 "ssim_prior": statistics.fmean(row.ssim_prior or 0.0 for row in rows),
-                "leak": found.leak.mean,
-                "leak_low": found.leak.low,
-                "leak_high": found.leak.high,
-                "rdlv": found.own.mean,
-                "rdlv_others": found.null.mean,
-                "p_value": found.p_value,
-                "told_apart": found.told_apart.mean,
-                "chance": found.chance,
+                **found.numbers(),
                 "guesses": sum(len(guess.images) for guess in guesses if not guess.nothing),
                 "gave_up": sum(gave_up),
                 "seconds": seconds,

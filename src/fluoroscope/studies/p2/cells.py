@@ -139,8 +139,9 @@ class Compared:
 
     name: str
     images: int
-    size: int = 28
     model: str = "lenet5"
+    """Without the crafted layers."""
+    size: int = 28
     lr: float = 0.01
     data: str = "phantom/chest"
 
