@@ -32,8 +32,9 @@ endif
 demo: $(READY)  ## a small federation on the embedded data; ends with the path of the page
 	$(BIN)/fluoroscope demo
 
-# A worker per core, one thread each (tests/conftest.py); who is finished takes over tests of the others.
-WORKERS ?= 2
+# One thread each (tests/conftest.py), and one worker more than two cores, since tests of federations often wait for
+# processes to start; who is finished takes over tests of the others.
+WORKERS ?= 3
 PYTEST := $(BIN)/pytest -q -n $(WORKERS) --dist worksteal
 
 test: $(READY)  ## the tests, in a few minutes

@@ -77,6 +77,7 @@ def test_an_nvflare_site(run):
     assert made["refused"].startswith("no: ")
 
 
+@pytest.mark.slow
 def test_a_report_as_data(run):
     made = run("reading-a-report")
     levels = {setting.defence: setting.level for setting in made["findings"].verdicts[0].levels}
@@ -86,6 +87,7 @@ def test_a_report_as_data(run):
     assert {change.metric for change in made["moved"].changes} >= {"leak", "told_apart", "accuracy"}
 
 
+@pytest.mark.slow
 def test_a_researcher_in_twenty_minutes(run):
     made = run("researcher")
     table = made["table"]

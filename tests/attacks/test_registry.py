@@ -30,7 +30,11 @@ def test_one_step_of_one_image_through_batchnorm_rules_none_out(name):
     [
         ("r-gap", observed(images=2), "one step of Sgd on one image, and this client made 2 of Sgd on 2"),
         ("span", observed(epochs=3), "this client ran 3 epochs"),
-        ("feature-decoder", observed(optimiser=Adam(0.1), images=4, batch_size=2), "from one step, or from one epoch"),
+        (
+            "feature-decoder",
+            observed(optimiser=Adam(0.1), images=4, batch_size=2),
+            "from one step, or from several of SGD",
+        ),
         ("map-inversion", observed("lenet5"), "gives none away"),
         ("bn-only", observed(batchnorm="eval"), "gives none away"),
         ("decoder", replace(observed(), public_images=None), "the attacker does not have public-images"),

@@ -207,7 +207,7 @@ def copied(done, tmp_path):
     [
         (lambda cell: cell["notes"]["scores"]["rdlv"].update(value="high"), "scores.rdlv.value"),
         (lambda cell: cell["notes"]["gallery"][0].pop("original"), "gallery.0.original"),
-        (lambda cell: cell.update(notes=[1]), "notes"),
+        (lambda cell: cell.update(notes=[1]), "something else than a cell's numbers"),
         (lambda cell: cell.pop("measures"), "measures"),
     ],
 )

@@ -121,6 +121,7 @@ def test_granted_labels_are_known_to_the_attack(run):
     assert found["labels"] == [0], "client 9's image is a normal case"
 
 
+@pytest.mark.slow
 def test_a_killed_attack_goes_on(run, monkeypatch):
     once = ["--attack", "inverting-gradients", "--set", "budget.iterations=6"]
     told = ["attack", "run", *once, "--json", "--out", "killed"]

@@ -84,6 +84,7 @@ def test_a_bomb_is_stopped_by_its_memory(tmp_path):
         decode_apart("nifti", path)
 
 
+@pytest.mark.slow
 def test_a_deflated_bomb_is_stopped_by_its_memory(tmp_path):
     """The same behind the header of a deflated DICOM file."""
     made = dataset(pixels(0, 8, 8))

@@ -273,6 +273,7 @@ def start(plan, out: Path, engine: str = "in-process") -> subprocess.Popen:
     return subprocess.Popen([sys.executable, "-c", PROGRAM, plan.model_dump_json(), str(out), engine])
 
 
+@pytest.mark.slow
 def test_kill_dash_nine_in_the_middle_of_a_run(tmp_path):
     plan = plan_of(rounds=8, strategy={"name": "fedadam"})
     out = tmp_path / "killed"
@@ -315,6 +316,7 @@ def test_two_processes_train_a_run_once(tmp_path):
     assert digests(tmp_path / "run") == digests(federate(plan, tmp_path / "alone").folder)
 
 
+@pytest.mark.slow
 def test_ray_gives_the_same_losses(tmp_path):
     plan = plan_of(rounds=2)
     ours, theirs = federate(plan, tmp_path / "in-process"), RecordStore(tmp_path / "ray")

@@ -4,6 +4,7 @@
 `build` seeds, so the same (architecture, seed) is the same network anywhere.
 """
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -73,7 +74,8 @@ class Architecture(Network):
         if self.channels * self.height * self.width * self.classes <= _USUAL:
             return
         try:
-            with torch.device("meta"), seeded_globals(0):
+            with torch.device("meta"), seeded_globals(0), warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of pretrained numbers that a network without any does not take
                 weights = sum(value.numel() for value in MODELS.get(self.name)(self).parameters())
         except RuntimeError:  # a builder that needs numbers, or sizes that overflow
             weights = MOST_WEIGHTS + 1

@@ -75,6 +75,7 @@ def test_the_score_falls_with_the_loss(batch, overfit):
     assert torch.equal(scores.argsort(), found.argsort(descending=True))
 
 
+@pytest.mark.slow
 def test_the_likelihood_ratio_finds_members(batch, overfit):
     """And is that of shadow models trained by hand, with the same draws."""
     candidates, pool, draws = some(batch, 4, 36), some(batch, 40, 120), rng()

@@ -59,7 +59,7 @@ def leak(name, public, training=ONE, *defences):
     return against_others([guess.images for guess in guesses], truth, public.images.mean(0), generator(0))
 
 
-@pytest.mark.parametrize("name", ["ridge", "map-inversion"])
+@pytest.mark.parametrize("name", ["ridge", pytest.param("map-inversion", marks=pytest.mark.slow)])
 def test_patients_are_told_apart_without_and_with_a_little_noise(name, public):
     plain, noisy = leak(name, public), leak(name, public, ONE, PercentileGaussian(3.0))
     for found in (plain, noisy):

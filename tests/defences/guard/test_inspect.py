@@ -50,6 +50,7 @@ def test_fronts_are_refused_with_and_without_what_was_agreed(images, kind, form)
     assert "drift" in checks(inspect(model.state_dict(), network, images))
 
 
+@pytest.mark.slow
 def test_an_innocent_front_is_refused_for_where_it_stands():
     """Fresh dense layers before the network do no harm yet; a later round fills them."""
     model = FrontedNetwork(Architecture("resnet18", 1, 2, 28), Front(40)).build()

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from fluoroscope.studies import STUDIES
 from fluoroscope.studies.claims.judge import judged
 from fluoroscope.studies.claims.page import markdown
 from fluoroscope.studies.claims.tables import tables
@@ -13,6 +14,13 @@ DOCS = Path(__file__).parents[3] / "docs"
 KEPT = DOCS / "study-findings"
 NAMED = "docs/study-findings"
 REMEDY = "run `fluoroscope study claims docs/study-findings > docs/claims.md`, and the same with --tables"
+
+
+@pytest.fixture(autouse=True)
+def ours(monkeypatch):
+    """Without the studies that other tests enter."""
+    for name in [name for name in STUDIES if name.startswith("t/")]:
+        monkeypatch.delitem(STUDIES._parts, name)
 
 
 def test_the_page_of_claims_is_made_from_the_kept_findings():
