@@ -253,6 +253,11 @@ CORPUS: dict[str, tuple[str, Spoil, set[int]]] = {
         tree("recorded/rounds/0001/north/update.json", lambda said: said["network"].update(size=10**8)),
         {2},
     ),
+    "a patient whose name no font has": (
+        "table of images",
+        text("images.csv", lambda said: said.replace(",p1,", ",\0,")),
+        {0},
+    ),
     "NUL in a table of images": ("table of images", text("images.csv", lambda said: said.replace("1.png", "\0")), {2}),
     "a decoder that names a patient by a number": (
         "a decoder's answer", content("decoder.bin", b'{"shapes": [], "patient": 7, "site": null}\n'), {0}

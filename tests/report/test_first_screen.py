@@ -54,7 +54,7 @@ def test_the_answer_the_grade_and_whom_it_is_about(first):
 
 def test_what_to_change_its_price_and_what_was_not_seen(first):
     assert [plain(words) for words in first.change] == [
-        "Use “dp-sgd ε=8”.", "Right diagnoses of the model: 90% before, 65% after.",
+        "Use “dp-sgd ε=8”.", "Right diagnoses of the model: 90% without it, 65% with it.",
         "Next: put that in place, and audit again before it trains on images of patients.",
     ]  # fmt: skip
     assert first.attackers[0].then[0] == "A"
@@ -80,7 +80,7 @@ def test_nothing_recommended_names_what_leaks_least(audit, tmp_path):
     said = [plain(words) for words in first_screen(viewed(changed(audit, tmp_path, change))).change]
     assert said[0] == "No setting that was tried stops all that leaks."
     assert said[1].startswith("The least leaky of them is “dp-sgd ε=8”, and it still leaks: grade D")
-    assert "90% before" in said[2]
+    assert "90% without it" in said[2]
     assert "fluoroscope calibrate" in said[-1]
 
 

@@ -1,6 +1,7 @@
 """Many images on one page, so that a person can see what a data set holds."""
 
 import io
+import warnings
 from pathlib import Path
 from typing import BinaryIO
 
@@ -35,11 +36,13 @@ def contact_sheet(
     figure = Figure(figsize=sheet_size(image_set, columns, rows))
     FigureCanvasAgg(figure)  # the figure draws itself: no window, and no pyplot to share with anyone
     arrange(figure, image_set, columns, rows, title)
-    if not isinstance(to, Path):
-        figure.savefig(to, dpi=110)
-        return
-    written = io.BytesIO()
-    figure.savefig(written, dpi=110, format=to.suffix.lower().removeprefix(".") or "png")
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph")  # names may be written in letters that the font lacks
+        if not isinstance(to, Path):
+            figure.savefig(to, dpi=110)
+            return
+        written = io.BytesIO()
+        figure.savefig(written, dpi=110, format=to.suffix.lower().removeprefix(".") or "png")
     write_bytes(to, written.getvalue(), private=not image_set.synthetic)
 
 
