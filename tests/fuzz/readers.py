@@ -4,6 +4,7 @@ import io
 import os
 import sys
 from collections.abc import Callable
+from contextlib import chdir
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -77,7 +78,8 @@ def arguments(here: Path) -> None:
         words = None
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
         raise BadInput("no command line.")
-    command(*(word.replace("\ud800", "?") for word in words))(here)
+    with chdir(here):  # a word may be the name of a file that is written
+        command(*(word.replace("\ud800", "?") for word in words))(here)
 
 
 def decoders_answer(here: Path) -> None:
