@@ -205,6 +205,11 @@ CORPUS: dict[str, tuple[str, Spoil, set[int]]] = {
     "a row of a rehearsal that is a number": (
         "what a meter learned", tree("rehearsed.json", lambda said: said["rows"][0].update(leak=0.5)), {0}
     ),
+    "a rehearsal of infinitely many": (
+        "what a meter learned",
+        tree("rehearsed.json", lambda said: said.update(learning=float("inf"))),
+        {0},
+    ),
     "a rehearsal nested too deeply": ("what a meter learned", content("rehearsed.json", DEEP.encode()), {0}),
     "a setting nested too deeply": ("settings that were tried", content(f"tried/{'b' * 24}.json", DEEP.encode()), {0}),
     "a cell nested too deeply": ("cells", content(f"cells/{'a' * 24}.json", DEEP.encode()), {2}),

@@ -69,7 +69,7 @@ def read_learned(folder: Path) -> Learned | None:
         rows = tuple(read_row(each) for each in found["rows"])
         left_out = tuple(map(str, found["left_out"]))
         return Learned(rows, int(found["learning"]), int(found["victims"]), float(found["seconds"]), left_out)
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, OverflowError):  # the last: a whole number that is infinite
         return None
 
 
