@@ -292,6 +292,7 @@ def started(out: Path, engine: str, **changes: object) -> subprocess.Popen:
     return subprocess.Popen([sys.executable, "-c", SCRIPT.format(out=str(out), engine=engine, changes=changes)])
 
 
+@pytest.mark.slow
 def test_a_kill_changes_no_finding(tmp_path, attacked_here):
     """Killed in the middle, with `kill -9`; then the same again."""
     small = {"threats": ["curious-server"], "inference": ["metrics"], "compare": []}

@@ -32,6 +32,7 @@ def run(tmp_path_factory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_where_nothing_leaks_there_is_nothing_to_calibrate(run):
     """Three iterations read nothing: that is said, and no setting is called safe."""
     command = ("calibrate", "run", "--attack", "bn-only", "--defence", "percentile-gaussian", *QUICK)

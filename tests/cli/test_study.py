@@ -58,6 +58,7 @@ def test_studies_are_verified_and_cleaned(counting, tmp_path):
     assert fluoroscope("records", "out", "--verify", cwd=tmp_path).returncode == 0
 
 
+@pytest.mark.slow
 def test_workers_and_their_number_change_nothing(counting, tmp_path):
     rows = []
     for workers in (1, 2):

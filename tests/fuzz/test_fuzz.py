@@ -33,7 +33,7 @@ def test_no_defect_comes_back(name, good, tmp_path):
 
 def test_mutated_inputs_get_a_sentence(good, tmp_path):
     cheap = [target for target in TARGETS if not target.slow]
-    bad = [each for each in fuzzing.fuzz(7, 200, good, tmp_path, targets=cheap, together=4) if each.wrong]
+    bad = [each for each in fuzzing.fuzz(7, 120, good, tmp_path, targets=cheap, together=4) if each.wrong]
     assert not bad, [(each.number, each.target.name, each.wrong, each.ended.err[-500:]) for each in bad]
 
 

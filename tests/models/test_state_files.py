@@ -93,7 +93,7 @@ def test_a_single_number_is_a_tensor(tmp_path):
     assert read_state(tmp_path / "x.pt")["odd"] == 1.5
 
 
-@pytest.mark.parametrize("name", ["x.pt", "x.npz"])
+@pytest.mark.parametrize("name", [pytest.param("x.pt", marks=pytest.mark.slow), "x.npz"])
 def test_a_small_file_of_many_zeros_is_refused(tmp_path, monkeypatch, name):
     monkeypatch.setattr("fluoroscope.models.state_files._MOST_BYTES", 2**30)
     with zipfile.ZipFile(tmp_path / name, "w", zipfile.ZIP_DEFLATED) as archive, archive.open("a/data/0", "w") as part:

@@ -49,8 +49,15 @@ def look(chromium, path, reader, scheme, whole):
 
 
 @no_axe
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("reader", ["officer", "engineer"])
+@pytest.mark.parametrize(
+    ("reader", "scheme"),
+    [
+        ("officer", "light"),
+        ("engineer", "dark"),
+        pytest.param("officer", "dark", marks=pytest.mark.slow),
+        pytest.param("engineer", "light", marks=pytest.mark.slow),
+    ],
+)
 def test_axe_finds_no_violation(chromium, pages, reader, scheme):
     assert look(chromium, pages["phantoms"], reader, scheme, whole=False) == []
 

@@ -90,6 +90,7 @@ def check_that_nothing_was_found(told: dict, truth: torch.Tensor, hospital: Path
 
 
 class TestTheTruthIsElsewhere:
+    @pytest.mark.slow
     def test_a_thief_among_the_attacks_of_a_recorded_update(self, hospital, monkeypatch):
         run = hospital / "run"
         federate(plan_of(hospital), run)

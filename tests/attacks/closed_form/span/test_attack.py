@@ -56,6 +56,7 @@ def test_features_of_a_batch_are_exact():
     assert gaps.amin(1).max() < 0.02
 
 
+@pytest.mark.slow
 def test_a_batch_of_images_is_recovered():
     """Every one of four images from one step: nearer than the prior after a short descent."""
     victims = batch(4)
@@ -106,7 +107,7 @@ def test_a_decayed_step_is_read_as_a_plain_one():
     assert float(plain.misfit(decayed.maps)) < 0.01
 
 
-@pytest.mark.parametrize("optimiser", [Adam(1e-3), AdamW(1e-3)], ids=str)
+@pytest.mark.parametrize("optimiser", [pytest.param(Adam(1e-3), marks=pytest.mark.slow), AdamW(1e-3)], ids=str)
 def test_features_are_read_from_the_first_step_of_adam(optimiser):
     """Adam hides the large values of a gradient; its rank and the small ones give them back."""
     victims = batch(1)
