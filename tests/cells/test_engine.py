@@ -76,6 +76,7 @@ def test_the_order_is_that_of_the_cells_and_none_is_run_twice(tmp_path):
     assert same(first, whole), "one worker and two"
 
 
+@pytest.mark.slow
 def test_ray_gives_the_same(tmp_path):
     # In a process of its own: Ray warns freely, and warnings are errors here.
     program = start(tmp_path / "ray", "ray", "1", "2", "3:unsupported")

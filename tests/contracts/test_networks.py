@@ -203,6 +203,7 @@ def keys() -> dict[str, str]:
     return found | {name: network.key for name, network in others.items()}
 
 
+@pytest.mark.slow
 def test_keys_are_the_same_in_every_process_and_of_one_network_only():
     here = keys()
     assert len(set(here.values())) == len(here)

@@ -16,6 +16,7 @@ APP = Path(__file__).parents[2] / "examples/flower-app"
 
 @pytest.mark.first
 @pytest.mark.timeout(600)
+@pytest.mark.slow
 def test_superlink_and_supernodes_give_the_same_records(tmp_path):
     plan = plan_of(rounds=1, partition={"clients": 2})
     (tmp_path / "plan.toml").write_text(TOML)

@@ -72,6 +72,7 @@ def test_axe_finds_no_violation_in_any_page_with_its_drawings(chromium, pages, n
 
 
 @no_axe
+@pytest.mark.slow
 def test_axe_can_complain(chromium, pages):
     page = chromium.new_page()
     page.goto(pages["phantoms"].as_uri())

@@ -56,6 +56,7 @@ def test_an_original_is_read_in_full(kind, size):
         assert reading.truth == "".join(c for c in lines if c.isalnum())
 
 
+@pytest.mark.slow
 def test_more_noise_and_more_blur_leave_less():
     images, writings = burned(30)
     noise = torch.randn(images.shape, generator=torch.Generator().manual_seed(0))

@@ -15,6 +15,8 @@ from fluoroscope.defences.guard import digest, inspect
 from fluoroscope.models import MODELS, Architecture
 from fluoroscope.models.front import Front, FrontedNetwork
 
+LARGE = ("vit-small", "resnet18-sigmoid", "efficientnet-lite0")
+
 
 @pytest.fixture(scope="module")
 def images() -> torch.Tensor:
@@ -29,7 +31,9 @@ def checks(verdict) -> set[str]:
     return {reason.check for reason in verdict.reasons if reason.severity == "refuse"}
 
 
-@pytest.mark.parametrize("name", list(MODELS))
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name in LARGE else name for name in MODELS]
+)
 def test_fresh_models_are_accepted(name):
     model = Architecture(name, 3, 10, 32).build()
     before = digest(model.state_dict())

@@ -97,6 +97,7 @@ def test_training_that_it_cannot_read_is_named(change, message):
         Span().run([seen], rng())
 
 
+@pytest.mark.slow
 def test_a_decayed_step_is_read_as_a_plain_one():
     """Weight decay and momentum of one step are undone exactly (the update of lr wd w is known)."""
     plain, decayed = (
@@ -124,6 +125,7 @@ def test_images_that_do_not_have_the_features_are_not_given_out():
     assert torch.equal(guess.images[0], seen.public_mean)
 
 
+@pytest.mark.slow
 def test_a_little_noise_on_the_update_does_not_stop_it():
     """Noise of a fifth of the update's size: the features are still read, within a tenth."""
     victims = batch(1)
@@ -138,6 +140,7 @@ def test_a_little_noise_on_the_update_does_not_stop_it():
     assert float(target.misfit(client.features(victims.images, target.layer)[0])) < 0.1
 
 
+@pytest.mark.slow
 def test_noise_as_large_as_the_update_leaves_its_last_layers():
     """Few positions among many channels: what the images have in common with noise is little."""
     victims = batch(2)
