@@ -231,10 +231,14 @@ def draw_panel(axes: Axes, panel: Panel, styles: dict[str, int]) -> None:
         axes.axhline(level, color="#7F7F7F", linestyle=(":", "--")[i % 2], linewidth=1.2, label=name)
     axes.set(title=panel.title, xlabel=panel.x_label, ylabel=panel.y_label)
     axes.title.set_fontsize(9)
-    if panel.log_x:
-        axes.set_xscale("log")
-    if panel.log_y:
-        axes.set_yscale("log")
+    for chosen, scale, axis in (
+        (panel.log_x, axes.set_xscale, axes.xaxis),
+        (panel.log_y, axes.set_yscale, axes.yaxis),
+    ):
+        if chosen:
+            scale("log")
+            axis.set_major_formatter("{x:g}")  # matplotlib's own are formulas, which are drawn as they are written here
+            axis.set_minor_formatter("")
     if panel.y_range:
         axes.set_ylim(*panel.y_range)
     if panel.whole_x:
