@@ -89,7 +89,10 @@ def _page(text: str, content: dict[str, Any], missing: list[str]) -> str:
     for title, chosen in (
         ("Known to leak", [p for p in points if p["beyond"]]),
         ("Resisted", [p for p in points if not p["beyond"] and p["attacks"]]),
-        ("No attack made a guess", [p for p in points if not p["attacks"]]),
+        (
+            "No result: no attack made a guess, since none fitted its time or all gave up",
+            [p for p in points if not p["attacks"]],
+        ),
     ):
         if chosen:
             lines += ["", f"### {title}", "", *_table(chosen)]

@@ -107,9 +107,19 @@ def test_without_a_measured_point_there_is_no_figure(planned, monkeypatch):
     assert "Where do the hospitals stand?" not in render_audit(planned())
 
 
+def test_where_no_attack_made_a_guess_nothing_is_said(monkeypatch):
+    point = {"images_per_step": 1, "steps": 2, "epochs": 1, "optimiser": "sgd", "size": 64, "network": "resnet18"}
+    point |= {"defence": "none", "beyond": 0, "leak": None, "found": 0, "images": 12, "attacks": 0, "attack": None}
+    monkeypatch.setattr(frontier, "_file", lambda: {"points": [point]})
+    measured.cache_clear()
+    assert measured() == ()
+    monkeypatch.undo()
+    measured.cache_clear()
+
+
 def test_the_committed_map_is_whole():
     points = measured()
     assert len({point.place for point in points}) == len(points)
     assert all(point.found <= point.images for point in points)
-    assert all(point.attack for point in points if point.attacks)
+    assert all(point.attack and point.attacks for point in points)
     assert frontier.map_command().startswith("python examples/frontier/measure.py")

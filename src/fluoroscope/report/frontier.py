@@ -41,12 +41,12 @@ class Point:
     place: Place
     beyond: bool
     """Whether that is more than chance, with an interval and a p-value corrected for the number of attacks."""
-    leak: float | None
+    leak: float
     found: int
     images: int
     attacks: int
     """That made a guess."""
-    attack: str | None
+    attack: str
 
 
 @dataclass(frozen=True)
@@ -65,8 +65,8 @@ class Standing:
 
 @cache
 def measured() -> tuple[Point, ...]:
-    """The points of the map."""
-    return tuple(_point(each) for each in _file()["points"])
+    """The points of the map. Where no attack made a guess nothing is known: none fitted its time, or all gave up."""
+    return tuple(_point(each) for each in _file()["points"] if each["attacks"])
 
 
 def map_command() -> str:

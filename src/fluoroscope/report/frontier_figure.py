@@ -55,12 +55,9 @@ def frontier_section(view: View) -> Section | None:
 def sentence(view: View, standing: Standing) -> Markup:
     """What was measured where this hospital stands, or nearest to it."""
     words, point = view.words, standing.nearest
-    if point.attacks == 0:
-        said = words.say("frontier.none", place=place_in_words(view, point.place))
-    else:
-        parts = {"place": place_in_words(view, point.place), "attacks": point.attacks}
-        kind = "leaks" if point.beyond else "chance"
-        said = words.say(f"frontier.{kind}", found=point.found, images=point.images, **parts)
+    parts = {"place": place_in_words(view, point.place), "attacks": point.attacks}
+    kind = "leaks" if point.beyond else "chance"
+    said = words.say(f"frontier.{kind}", found=point.found, images=point.images, **parts)
     return said + Markup(" ") + words.say("frontier.off") if standing.off_the_map else said
 
 
@@ -80,8 +77,6 @@ def place_in_words(view: View, place: Place) -> str:
 
 def _best(view: View, standing: Standing) -> str:
     point = standing.nearest
-    if point.leak is None:
-        return view.words.plain("frontier.no_guess")
     kind = "beyond" if point.beyond else "within"
     return view.words.plain(f"frontier.{kind}", attack=point.attack, leak=f"{point.leak:.2f}")
 

@@ -29,7 +29,7 @@ from fluoroscope.threat_models import THREATS, observe
 from fluoroscope.types import AdamW, LabelledImages, LocalOptimiser, Observation, PrivateBatch, Reconstruction, Sgd
 
 Optimiser = Literal["sgd", "momentum", "adamw"]
-Defence = Literal["none", "fed-bn", "clip-and-noise"]
+Defence = Literal["none", "fed-bn", "fed-bn + clip-and-noise"]
 OPTIMISERS: Mapping[Optimiser, LocalOptimiser] = {
     "sgd": Sgd(0.02),
     "momentum": Sgd(0.02, momentum=0.9),
@@ -38,7 +38,7 @@ OPTIMISERS: Mapping[Optimiser, LocalOptimiser] = {
 DEFENCES: Mapping[Defence, tuple[tuple[str, dict[str, Any]], ...]] = {
     "none": (),
     "fed-bn": (("fed-bn", {}),),
-    "clip-and-noise": (("clip-and-noise", {"clip_norm": 1.0, "noise_multiplier": 0.05}),),
+    "fed-bn + clip-and-noise": (("fed-bn", {}), ("clip-and-noise", {"clip_norm": 1.0, "noise_multiplier": 0.05})),
 }
 VICTIMS = {1: 6, 2: 6, 4: 5, 8: 5}
 """Clients of so many images; one alone where it has more, whose guesses are the cases then."""

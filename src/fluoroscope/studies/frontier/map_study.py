@@ -37,7 +37,7 @@ def one_factor_at_a_time(base: MapCell) -> list[MapCell]:
         replace(base, network="small-cnn"),
         replace(base, network="lenet5"),
         replace(base, defence="fed-bn"),
-        replace(base, defence="clip-and-noise"),
+        replace(base, defence="fed-bn + clip-and-noise"),
     ]
 
 
