@@ -5,6 +5,7 @@ import math
 import os
 import random
 import string
+import time
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
@@ -222,6 +223,22 @@ def test_a_validation_without_accuracy_does_not_end_a_run_for_ever(tmp_path, mon
         federate(plan_of(**SMALL), tmp_path / "run")
     monkeypatch.undo()
     assert federate(plan_of(**SMALL), tmp_path / "run").rounds() == [0, 1, 2]
+
+
+def test_a_run_that_ends_in_an_error_writes_nothing_afterwards(tmp_path, monkeypatch):
+    write = RecordStore.write_file
+
+    def slowly(store, server_round, name, state):
+        time.sleep(1 if server_round else 0)
+        return write(store, server_round, name, state)
+
+    monkeypatch.setattr(RecordStore, "write_file", slowly)
+    hostile(monkeypatch, MessageType.EVALUATE, metrics(accuracy=None))
+    with pytest.raises(BadInput, match="did not send 'accuracy'"):
+        federate(plan_of(**SMALL), tmp_path / "run")
+    left = digests(tmp_path / "run")
+    time.sleep(2)
+    assert digests(tmp_path / "run") == left
 
 
 def test_with_min_clients_a_run_goes_on_and_the_manifest_tells(tmp_path, monkeypatch):

@@ -54,6 +54,10 @@ class Recorder(Wrapper):
         # Beside the aggregation, which leaves a core free: recording then costs next to nothing.
         self._writer = ThreadPoolExecutor(max_workers=1)
 
+    def close(self) -> None:
+        """Let go of the folder: nothing is written into it after this, also where a round ended in an error."""
+        self._writer.shutdown(cancel_futures=True)
+
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:

@@ -1,5 +1,6 @@
 """The server's side: a Flower ServerApp that runs a strategy, recorded, from the first or the next round."""
 
+from contextlib import closing
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -57,16 +58,16 @@ def serve(grid: Grid, plan: Plan, out: Path, device: str, progress: Progress) ->
     store.begin(_header(task), plan.model_dump(mode="json"), private=is_own(plan) or not task.images.synthetic)
     forget_manifest(out)
     store.remove("result.json")  # it comes last, so where it is, all of the header's plan is done
-    recorder = Recorder(_defended(strategy, task), task, store, done or 0, progress, owners)
-    if done is None:
-        recorder.write_initial(_initial_state(task, device))
-        done = 0
-    restore_server_state(recorder.inner, store.server_state(done))
-    progress.begin(rounds * _work(task), done * _work(task))
-    if done < rounds:
-        arrays = to_arrays(store.global_state(done))
-        told = None if is_own(plan) else ConfigRecord({SHARES: task.shares})
-        recorder.start(grid, arrays, num_rounds=rounds - done, timeout=_patience(plan), train_config=told)
+    with closing(Recorder(_defended(strategy, task), task, store, done or 0, progress, owners)) as recorder:
+        if done is None:
+            recorder.write_initial(_initial_state(task, device))
+            done = 0
+        restore_server_state(recorder.inner, store.server_state(done))
+        progress.begin(rounds * _work(task), done * _work(task))
+        if done < rounds:
+            arrays = to_arrays(store.global_state(done))
+            told = None if is_own(plan) else ConfigRecord({SHARES: task.shares})
+            recorder.start(grid, arrays, num_rounds=rounds - done, timeout=_patience(plan), train_config=told)
     store.write_text("result.json", strict_json.dumps(_result(task, store, rounds, device)))
 
 
