@@ -42,3 +42,12 @@ def test_mistakes_are_refused(tmp_path) -> None:
         contact_sheet(_set(1, [0]), tmp_path / "sheet.png", columns=0)
     with pytest.raises(BadInput, match="holds no images"):
         contact_sheet(_set(1, []), tmp_path / "sheet.png")
+    with pytest.raises(Misconfigured, match=r"of .png, .pdf, .svg, not '.*sheet.`ng'"):
+        contact_sheet(_set(1, [0]), tmp_path / "sheet.`ng")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("name", "begins"), [("a.PDF", b"%PDF"), ("b.svg", b"<?xml"), ("c", b"\x89PNG")])
+def test_the_ending_says_what_it_is(tmp_path, name, begins) -> None:
+    contact_sheet(_set(1, [0]), tmp_path / name)
+    assert (tmp_path / name).read_bytes().startswith(begins)

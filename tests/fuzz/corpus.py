@@ -226,6 +226,12 @@ CORPUS: dict[str, tuple[str, Spoil, set[int]]] = {
     "a result without scores": (
         "records, gone on with", content("federation/result.json", b'{"best": {}, "last": 3}'), {0, 2}
     ),
+    "a result without its loss": (
+        "records, gone on with", tree("federation/result.json", lambda said: said["best"].pop("loss")), {2}
+    ),
+    "a result of less than no image": (
+        "records, gone on with", tree("federation/result.json", lambda said: said["best"].update(images=-1)), {2}
+    ),
     "an attack that says nonsense": ("an attack's answer", content("attack.bin", b'{"bytes": -1}\n'), {1}),
     "an attack without images": (
         "an attack's answer", content("attack.bin", b'{"guesses": [{}], "bytes": 2}\n{}'), {1}
@@ -266,6 +272,11 @@ CORPUS: dict[str, tuple[str, Spoil, set[int]]] = {
     "NUL in a table of images": ("table of images", text("images.csv", lambda said: said.replace("1.png", "\0")), {2}),
     "a decoder that names a patient by a number": (
         "a decoder's answer", content("decoder.bin", b'{"shapes": [], "patient": 7, "site": null}\n'), {0}
+    ),
+    "a picture of a kind that nobody knows": (
+        "words of a command",
+        content("03.json", b'["data", "show", "phantom/fundus", "--size", "28", "--images", "4", "--out", "HERE.`ng"]'),
+        {2},
     ),
 }  # fmt: skip
 

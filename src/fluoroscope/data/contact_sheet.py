@@ -18,6 +18,7 @@ _TILE = 1.05
 _ROW = 1.2
 """Height of a row in inches: an image with its patient's name below."""
 _TITLE, _MARGIN = 0.35, 0.25
+_KINDS = ("png", "pdf", "svg")
 
 
 def sheet_size(image_set: ImageSet, columns: int, rows: int = 1) -> tuple[float, float]:
@@ -28,22 +29,28 @@ def sheet_size(image_set: ImageSet, columns: int, rows: int = 1) -> tuple[float,
 def contact_sheet(
     image_set: ImageSet, to: Path | BinaryIO, columns: int = 8, rows: int = 1, title: str | None = None
 ) -> None:
-    """Writes the first `rows` times `columns` images of every class, one class below the other, as a PNG or PDF."""
+    """Writes the first `rows` times `columns` images of every class, one class below the other.
+
+    The file's ending says whether as PNG, PDF or SVG; without one it is PNG.
+    """
     if columns < 1 or rows < 1:
         raise Misconfigured(f"a contact sheet needs at least 1 column and 1 row, not {columns} and {rows}.")
     if not len(image_set):
         raise BadInput(f"{image_set.name} holds no images to show.")
+    kind = (to.suffix.lower().removeprefix(".") if isinstance(to, Path) else "") or "png"
+    if kind not in _KINDS:
+        raise Misconfigured(f"a contact sheet is a file of .{', .'.join(_KINDS)}, not {str(to)!r}; name it so.")
     figure = Figure(figsize=sheet_size(image_set, columns, rows))
     FigureCanvasAgg(figure)  # the figure draws itself: no window, and no pyplot to share with anyone
     arrange(figure, image_set, columns, rows, title)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph")  # names may be written in letters that the font lacks
-        if not isinstance(to, Path):
-            figure.savefig(to, dpi=110)
-            return
         written = io.BytesIO()
-        figure.savefig(written, dpi=110, format=to.suffix.lower().removeprefix(".") or "png")
-    write_bytes(to, written.getvalue(), private=not image_set.synthetic)
+        figure.savefig(written, dpi=110, format=kind)
+    if isinstance(to, Path):
+        write_bytes(to, written.getvalue(), private=not image_set.synthetic)
+    else:
+        to.write(written.getvalue())
 
 
 def arrange(figure: FigureBase, image_set: ImageSet, columns: int, rows: int = 1, title: str | None = None) -> None:

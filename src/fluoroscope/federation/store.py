@@ -32,6 +32,7 @@ from fluoroscope.atomic_write import make_folder, sync, write_tensors, write_tex
 from fluoroscope.errors import BadInput, Misconfigured
 from fluoroscope.federation.checksums import CHECKSUMS, Checksums
 from fluoroscope.federation.manifest import RoundManifest, RunHeader
+from fluoroscope.scores.utility import is_utility
 from fluoroscope.types import Network, State, UpdateRecord, split_state
 
 PRIVATE_PLAN = "plan.private.json"
@@ -186,7 +187,7 @@ class RecordStore:
         """
         found, path = _parse(dict[str, Any], self.folder / RESULT), self.folder / RESULT
         scored = (found.get("best"), found.get("last"))
-        if not {"best_round", "best", "last"} <= set(found) or not all(s is None or _is_scores(s) for s in scored):
+        if not {"best_round", "best", "last"} <= set(found) or not all(s is None or is_utility(s) for s in scored):
             raise BadInput(f"{path} is damaged and cannot be read; delete it and run the same command again.")
         return found
 
@@ -283,12 +284,6 @@ def _brief(kept: dict[int, list[str]]) -> str:
         return "none"
     clients = sorted({name for names in kept.values() for name in names})
     return f"rounds {', '.join(map(str, kept))} of {', '.join(clients)}"
-
-
-def _is_scores(value: object) -> bool:
-    if not isinstance(value, dict) or "accuracy" not in value:
-        return False
-    return all(v is None or isinstance(v, int | float) for v in value.values())
 
 
 def _parse(kind: type[T], path: Path) -> T:
