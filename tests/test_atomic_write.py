@@ -3,6 +3,7 @@
 import os
 import shutil
 import stat
+from pathlib import Path
 
 import pytest
 import torch
@@ -124,3 +125,12 @@ def test_a_new_file_gives_way_to_one_that_is_there(tmp_path):
     with pytest.raises(FileExistsError):
         write_new(tmp_path / "file", b"new")
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"file": "old"}
+
+
+@pytest.mark.parametrize("name", [".", "there"])
+def test_a_folder_is_not_written_over(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    Path("there").mkdir()
+    with pytest.raises(IsADirectoryError):
+        write_text(Path(name), "text")
+    assert [path.name for path in tmp_path.iterdir()] == ["there"]

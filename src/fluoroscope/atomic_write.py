@@ -95,6 +95,8 @@ def is_private(folder: Path) -> bool:
 def _whole(
     path: Path, write: Callable[[Path], object], private: bool = False, wait: bool = True, new: bool = False
 ) -> None:
+    if path.is_dir():  # said before anything is written; "." and "/" have no name of which a part's could be made
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     # Of a new file every process has its own part: until the name of the first one's is gone, both are one file.
     part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part" if new else f".{path.name}.part")
     try:

@@ -273,6 +273,9 @@ CORPUS: dict[str, tuple[str, Spoil, set[int]]] = {
     "a decoder that names a patient by a number": (
         "a decoder's answer", content("decoder.bin", b'{"shapes": [], "patient": 7, "site": null}\n'), {0}
     ),
+    "a picture that would be this folder": (
+        "words of a command", content("03.json", b'["data", "show", "phantom/chest", "--out", "."]'), {2}
+    ),
     "a picture of a kind that nobody knows": (
         "words of a command",
         content("03.json", b'["data", "show", "phantom/fundus", "--size", "28", "--images", "4", "--out", "HERE.`ng"]'),
