@@ -49,7 +49,7 @@ def test_the_answer_the_grade_and_whom_it_is_about(first):
     ]
     said = plain(first.attackers[0].sentence)
     assert said.startswith("It recovered images of 7 of 8 patients of north (8 images), each told apart")
-    assert all(plain(each.sentence).count(". ") == 0 for each in first.attackers[:1])
+    assert said.endswith("Somebody who guesses would get 12% right.")
 
 
 def test_what_to_change_its_price_and_what_was_not_seen(first):

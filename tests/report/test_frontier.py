@@ -92,9 +92,9 @@ def test_the_figure_comes_first_for_both_readers(planned, monkeypatch):
     assert headings[0] == "Where do the hospitals stand?"
     engineers = re.findall(r"<h3[^>]*>([^<]+)</h3>", page[page.index('id="engineer"') :])
     assert engineers[0] == "Where do the hospitals stand?"
-    assert "Leaks. Of clients with 2 × 4 images" in page
-    assert "Not shown to leak. Of clients with 8 × 16 images" in page
-    assert "outside of what was measured" in page
+    assert re.search(r"Leaks: \d+ of \d+ images were recovered .* \(steps: 2, images in a step: 4, epochs: 1, sgd,", page)
+    assert re.search(r"Not shown to leak: .* \(steps: 8, images in a step: 16, epochs: 1, sgd,", page)
+    assert "Nobody measured training like this hospital" in page
 
 
 def test_the_page_of_numbers_has_the_table_without_names(planned):

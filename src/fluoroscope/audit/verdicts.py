@@ -24,6 +24,7 @@ from fluoroscope.findings import (
     Verdict,
 )
 from fluoroscope.findings.metrics import KINDS
+from fluoroscope.threat_models.words import THREATS_IN_WORDS
 
 _CRAFTED = "malicious-server"
 """Its model is stopped at the clients' door, whatever the setting."""
@@ -111,8 +112,8 @@ class Verdicts:
                 found.append(said.number(place, "epsilon", how=".3g").say(" after all rounds.").text)
         for verdict in self.all():
             if verdict.stopped_by:
-                who = verdict.threat.replace("-", " ")
-                words = f"In this audit “{verdict.stopped_by}” stopped attacks of the {who} that succeed without it."
+                who = THREATS_IN_WORDS[verdict.threat]["short"]
+                words = f"In this audit “{verdict.stopped_by}” stopped attacks of {who} that succeed without it."
                 found.append(Sentence().say(words).text)
         return tuple(found)
 

@@ -18,12 +18,15 @@ _NAMED = 5
 
 
 def frontier_question(view: View) -> Question | None:
-    """For the officer: the figure, and a sentence per hospital."""
+    """For the officer: the figure, and a sentence for each hospital, or for those of which the same can be said."""
     found = measured_map.standings(view.audit.findings)
     if not found:
         return None
     words = view.words
-    rows = [[each.client, sentence(view, each)] for each in found]
+    alike: dict[Markup, list[str]] = {}
+    for each in found:
+        alike.setdefault(sentence(view, each), []).append(each.client)
+    rows = [[", ".join(clients), said] for said, clients in alike.items()]
     columns = [words.plain("question.hospital"), words.plain("frontier.there")]
     return Question(words.say("frontier.title"), _introduced(view), [_picture(view, found)], Table(columns, rows))
 
@@ -55,9 +58,10 @@ def frontier_section(view: View) -> Section | None:
 def sentence(view: View, standing: Standing) -> Markup:
     """What was measured where this hospital stands, or nearest to it."""
     words, point = view.words, standing.nearest
-    parts = {"place": place_in_words(view, point.place), "attacks": point.attacks}
     kind = "leaks" if point.beyond else "chance"
-    said = words.say(f"frontier.{kind}", found=point.found, images=point.images, **parts)
+    said = words.say(
+        f"frontier.{kind}", place=place_in_words(view, point.place), found=point.found, images=point.images
+    )
     return said + Markup(" ") + words.say("frontier.off") if standing.off_the_map else said
 
 

@@ -7,6 +7,8 @@ class Words(TypedDict):
     """What is assumed of an attacker."""
 
     title: str
+    short: str
+    """Who it is, in a sentence."""
     assumed: list[str]
     can: list[str]
     cannot: list[str]
@@ -15,6 +17,7 @@ class Words(TypedDict):
 THREATS_IN_WORDS: dict[str, Words] = {
     "curious-server": {
         "title": "A curious server",
+        "short": "a server that looks",
         "assumed": [
             "Follows the protocol, and looks at what it is sent.",
             "Knows the network, the training configuration and how many images each hospital has.",
@@ -30,6 +33,7 @@ THREATS_IN_WORDS: dict[str, Words] = {
     },
     "malicious-server": {
         "title": "A malicious server",
+        "short": "a server that cheats",
         "assumed": [
             "Sends a model that it has crafted, another one to its victim than to the others.",
             "Owns images of the same kind, to which it fits the model.",
@@ -39,6 +43,7 @@ THREATS_IN_WORDS: dict[str, Words] = {
     },
     "curious-client": {
         "title": "A curious hospital",
+        "short": "another hospital that takes part",
         "assumed": [
             "Takes part in the training, and wants to know whether another hospital does.",
             "Has a few images like those of the hospital that it looks for.",
