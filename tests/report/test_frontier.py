@@ -92,7 +92,7 @@ def test_the_figure_comes_first_for_both_readers(planned, monkeypatch):
     assert headings[0] == "Where do the hospitals stand?"
     engineers = re.findall(r"<h3[^>]*>([^<]+)</h3>", page[page.index('id="engineer"') :])
     assert engineers[0] == "Where do the hospitals stand?"
-    assert re.search(r"Leaks: \d+ of \d+ images were recovered .* \(steps: 2, images in a step: 4, epochs: 1, sgd,", page)
+    assert re.search(r"Leaks: \d+ of \d+ images were recovered .* \(steps: 2, images in a step: 4, epochs: 1,", page)
     assert re.search(r"Not shown to leak: .* \(steps: 8, images in a step: 16, epochs: 1, sgd,", page)
     assert "Nobody measured training like this hospital" in page
 
