@@ -10,6 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from fluoroscope.errors import BadInput, FluoroscopeError
+from fluoroscope.runs import manifest as manifest_module
 from fluoroscope.runs.manifest import forget_manifest, read_manifest, renew, save, write_manifest
 from fluoroscope.runs.signature import confirm, read_key, signed
 from fluoroscope.runs.verification import verified_runs
@@ -35,6 +36,15 @@ def test_every_file_is_covered_but_those_of_writers_at_work(run):
     assert not found.not_listed
     listed = json.loads((run / MANIFEST).read_text())["files"]["result.json"]
     assert listed == {"sha256": hashlib.sha256(b"{}").hexdigest(), "bytes": 2}
+
+
+def test_a_file_that_another_command_takes_away_meanwhile_is_not_of_the_run(run, monkeypatch):
+    listed = manifest_module.files_of(run)
+    monkeypatch.setattr(manifest_module, "files_of", lambda folder: listed)
+    (run / "rounds/0001/north.safetensors").unlink()
+    made = write_manifest(run, "study")
+    assert "rounds/0001/north.safetensors" not in made.files
+    assert len(made.files) == len(listed.plain) - 1
 
 
 def test_every_flipped_bit_of_every_file_is_named(run):

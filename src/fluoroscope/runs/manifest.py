@@ -73,7 +73,10 @@ def write_manifest(folder: Path, run: Command, known: Mapping[str, str] | None =
     One that says the same stays, with its signature.
     """
     known = known or {}
-    files = {name: _digest(folder / name, known.get(name)) for name in files_of(folder).plain}
+    files = {}
+    for name in files_of(folder).plain:
+        with suppress(FileNotFoundError):  # another command at work in the same folder took it away meanwhile
+            files[name] = _digest(folder / name, known.get(name))
     made = RunManifest(FORMAT, run, version("fluoroscope"), files)
     with suppress(BadInput):
         if (there := read_manifest(folder)).digest == made.expected_digest:

@@ -17,6 +17,7 @@ from fluoroscope.attacks.closed_form.span.simulated_steps import SimulatedSteps,
 from fluoroscope.attacks.closed_form.span.target import Target
 from fluoroscope.attacks.common.engine import Budget, descend
 from fluoroscope.attacks.common.optimisers import Adam, Schedule
+from fluoroscope.attacks.common.pyramid import Pyramid
 from fluoroscope.attacks.common.setup import Setup
 from fluoroscope.attacks.gradient_inversion.evidence import statistics
 
@@ -67,16 +68,23 @@ class FeatureMatching:
     ) -> Tensor:
         wider = max(simulated.shape[1:]) / SIZE
         weights = replace(self.weights, variation=self.weights.variation * wider, colour=self.weights.colour * wider)
+        objective = FeatureObjective(simulated, target, weights)
+        if wider <= 1:
+            found = descend(
+                objective, start.flatten()[None], self.optimiser, self.schedule, budget, _in_range,
+                lambda _: on_iteration(),
+            )  # fmt: skip
+            return found.best.view_as(start)
+        pyramid, longer = Pyramid(start), replace(budget, iterations=math.ceil(wider * budget.iterations))
         found = descend(
-            FeatureObjective(simulated, target, weights),
-            start.flatten()[None],
-            self.optimiser,
-            self.schedule,
-            budget,
-            lambda x: x.clamp(0, 1),
+            pyramid.over(objective), pyramid.origin, self.optimiser, self.schedule, longer, lambda x: x,
             lambda _: on_iteration(),
-        )
-        return found.best.view_as(start)
+        )  # fmt: skip
+        return pyramid.images(found.best[0])
+
+
+def _in_range(pixels: Tensor) -> Tensor:
+    return pixels.clamp(0, 1)
 
 
 def simulated_steps(setup: Setup, groups: list[Tensor], told: int) -> SimulatedSteps | None:
