@@ -1,5 +1,6 @@
 """P1's defended federation, once: trained under a defence, one client attacked, what leaks and what it costs."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,16 +16,20 @@ from fluoroscope.errors import Unsupported
 from fluoroscope.federation.privacy import claimed
 from fluoroscope.rng import generator
 from fluoroscope.scenarios.identifiability import embedded, identified, identified_by_chance
+from fluoroscope.scenarios.stand_ins import other_patients
 from fluoroscope.scores.null import against_others
 from fluoroscope.scores.rdlv import mean_rdlv, rdlv
 from fluoroscope.studies.p1.federation import SCALES, Federation, Named, Scale, Trained
 from fluoroscope.studies.timed_attack import timed_attack
 from fluoroscope.threat_models import THREATS, observe
-from fluoroscope.types import Capability, PrivateBatch
+from fluoroscope.types import Capability, PrivateBatch, Reconstruction
 
 HIGH_RISK = 9
 NEAREST = (1, 2, 5, 10, 20)
 """k of k-IIP (P1 fig. 11)."""
+OTHERS = 8
+"""Sets of further patients that a guess is told apart from, where there are as many."""
+TOLD = ("leak", "leak_low", "leak_high", "told_apart", "chance", "p_value")
 SHOWN = 48
 """Of a client's images in the projection."""
 
@@ -109,15 +114,7 @@ class Defended:
         leaked = [rdlv(g.images, v.images, trained.prior) for g, v in zip(guesses, clients, strict=True)]
         interval = mean_rdlv(torch.cat([each.values for each in leaked]), generator(context.seed, "p1", "bootstrap"))
         found = [identified(trained.task, g.images, v, NEAREST) for g, v in zip(guesses, clients, strict=True)]
-        others = [] if len(clients) > 1 else trained.others(len(clients[0]))
-        beside = against_others(
-            [guess.images for guess in guesses],
-            [victims.images for victims in clients],
-            trained.prior,
-            generator(context.seed, "p1", "null"),
-            others=others,
-            gave_up=[bool(guess.nothing) for guess in guesses],
-        )
+        beside = _beside(trained, guesses, clients, generator(context.seed, "p1", "null"))
         claim = claimed(trained.task, records[0].training, self.round)
         nearest = [victims.images[each.nearest] for each, victims in zip(leaked, clients, strict=True)]
         return Result(
@@ -127,12 +124,7 @@ class Defended:
                 "rdlv": interval.mean,
                 "rdlv_low": interval.low,
                 "rdlv_high": interval.high,
-                "leak": beside.leak.mean,
-                "leak_low": beside.leak.low,
-                "leak_high": beside.leak.high,
-                "told_apart": beside.told_apart.mean,
-                "chance": beside.chance,
-                "p_value": beside.p_value,
+                **beside,
                 "gave_up": sum(bool(guess.nothing) for guess in guesses),
                 "iip": sum(each[0] for each in found) / len(found),
                 "iip_chance": identified_by_chance(trained.task, clients[0], len(guesses[0].images)),
@@ -158,6 +150,24 @@ class Defended:
             return trained.held_out(self.victims, 1, False)
         names = [client.name for client in trained.task.clients]
         return [trained.task.train_batch(names.index(f"client-{self.client}"))]
+
+
+def _beside(
+    trained: Trained, guesses: Sequence[Reconstruction], clients: Sequence[PrivateBatch], rng: torch.Generator
+) -> dict[str, float | None]:
+    """Told apart from other patients, in sets of a client's size; None where a client holds most of all images."""
+    others = [] if len(clients) > 1 else other_patients(trained.task, clients, OTHERS)
+    if len(clients) + len(others) < 2:
+        return dict.fromkeys(TOLD)
+    found = against_others(
+        [guess.images for guess in guesses],
+        [victims.images for victims in clients],
+        trained.prior,
+        rng,
+        others=others,
+        gave_up=[bool(guess.nothing) for guess in guesses],
+    ).numbers()
+    return {name: found[name] for name in TOLD}
 
 
 def _told(part: Named) -> str:

@@ -160,11 +160,6 @@ class Trained:
         batch = self._burned() if burn_in and self.task.images.synthetic else self.task.images.batch
         return [batch.subset(indices) for indices in held_out_indices(self.task, clients, each)]
 
-    def others(self, each: int) -> list[Tensor]:
-        """Sets of so many images of the test set: other patients, about whom nothing is guessed."""
-        batch, test = self.task.images.batch, list(self.task.partition.test)
-        return [batch.images[test[i : i + each]] for i in range(0, len(test) - each + 1, each)]
-
     def writing(self, index: int) -> Writing:
         """What is burned into this phantom, and where."""
         plan = self.task.plan

@@ -18,9 +18,12 @@ from fluoroscope.attacks.common.measuring import measured
 from fluoroscope.attacks.common.setup import Setup
 from fluoroscope.attacks.gradient_inversion.pullback import Statistics
 from fluoroscope.models.modes import named_buffers
+from fluoroscope.types import State
 
 PLACES = 8
 """Parts of the way at whose ends a step may stand."""
+KEPT = 8
+"""Networks that are kept for the points of a round: of ResNet-18 45 MB each."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,8 +96,7 @@ class SimulatedSteps:
         return averaged(steps, sizes, self.setup.training.batchnorm_momentum, counts)
 
     def _pass(self, images: Tensor, point: float, layer: str) -> tuple[Tensor, dict[str, Statistics]]:
-        model, update = self.setup.model, self.setup.update
-        state = {n: v + point * update[n] if n in update else v for n, v in self.setup.state.items()}
+        model, state = self.setup.model, self._weights(point)
         reached: list[Tensor] = []
 
         def stop(module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
@@ -110,6 +112,19 @@ class SimulatedSteps:
         finally:
             handle.remove()
         return reached[0], seen
+
+    def _weights(self, point: float) -> State:
+        """A descent asks for the same few again and again, and making them costs as much as a pass."""
+        if point not in self._kept:
+            if len(self._kept) == KEPT:
+                del self._kept[next(iter(self._kept))]
+            update = self.setup.update
+            self._kept[point] = {n: v + point * update[n] if n in update else v for n, v in self.setup.state.items()}
+        return self._kept[point]
+
+    @cached_property
+    def _kept(self) -> dict[float, State]:
+        return {}
 
 
 class _Reached(Exception):
