@@ -123,7 +123,7 @@ class FeatureDecoder:
         assert public is not None  # required above
         best, reached = math.inf, []
         chosen: tuple[Found, FeatureRegression] | None = None
-        for found in _found(client, setup, public, rng):
+        for found in _found(client, setup, public, rng, report):
             regression = FeatureRegression.learned(setup, public, found.target.layer, rng)
             # What stays open of all images: those that were not found, and what their features do not say.
             left = 1 - len(found.target.maps) / setup.training.images * (1 - regression.unexplained)
@@ -181,10 +181,12 @@ class FeatureDecoder:
         return bool((after - public[chosen]).square().mean() < (before - public[chosen]).square().mean())
 
 
-def _found(client: Client, setup: Setup, public: LabelledImages, rng: torch.Generator) -> Iterator[Found]:
+def _found(
+    client: Client, setup: Setup, public: LabelledImages, rng: torch.Generator, report: Callable[[], None]
+) -> Iterator[Found]:
     """What single layers show, the nearest to the pixels first, until one shows every image."""
     for layer in client.readable:
-        maps = client.maps(layer, rng)
+        maps = client.maps(layer, rng, report)
         if len(maps) and setup.training.passes > 1:
             maps = first_views(maps, setup.training.images, drift(setup, public.images, layer.name, rng))
         if len(maps):

@@ -61,8 +61,8 @@ class MapCell:
     size: int = 64
     network: str = "resnet18"
     defence: Defence = "none"
-    seconds: float = 100.0
-    """Of a processor for all attacks: each may take half of what the ones before it left."""
+    seconds: float = 80.0
+    """Of a processor for all attacks: the first may take most of it, each other half of what those before it left."""
     data: str = "phantom/chest"
 
     @property
@@ -103,7 +103,7 @@ class MapCell:
         rows, left = [], self.seconds
         attacks = self.attack
         for number, (name, attack) in enumerate(attacks.items()):
-            share = left / 2 if number + 1 < len(attacks) else left
+            share = 0.8 * left if number == 0 else left / 2 if number + 1 < len(attacks) else left
             began = time.process_time()
             rows.append(
                 tried(name, attack, stage, Effort(iterations=10_000), share, context.seed, played.within(name, share))

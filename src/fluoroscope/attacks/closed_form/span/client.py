@@ -1,5 +1,6 @@
 """The client that the attacker simulates: its network, normalised as it was, and the features that its update shows."""
 
+from collections.abc import Callable
 from functools import partial
 
 import torch
@@ -90,7 +91,7 @@ class Client:
         """The convolutions whose update may show their input, in the order in which they run."""
         return [x for x in self._layers if x.slides and x.sparse and f"{x.name}.weight" in self._update]
 
-    def maps(self, layer: Layer, rng: torch.Generator) -> Tensor:
+    def maps(self, layer: Layer, rng: torch.Generator, tick: Callable[[], None] = lambda: None) -> Tensor:
         """The features (found, channels, h, w) of single images, each of norm 1, that the update of `layer` shows.
 
         Of several epochs those of each: the same images, as moved weights see them.
@@ -99,7 +100,7 @@ class Client:
         found = None if span is None else feature_maps(span, layer, self._views, rng)
         if found is None:
             return torch.zeros(0, *layer.shape, dtype=torch.float64)
-        return unmix(found.basis, rng, ERROR * found.outside)
+        return unmix(found.basis, rng, ERROR * found.outside, tick)
 
     def groups(self, layer: Layer, maps: Tensor) -> list[Tensor] | None:
         """The numbers of those maps that shared a step, step by step in no order; None where that is not clear."""

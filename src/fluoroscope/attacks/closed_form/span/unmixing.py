@@ -6,6 +6,8 @@ Some directions of the basis are known better than others: an image that the net
 the rounding of the weights. A mixture's zeros are as blunt as its own directions are.
 """
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -32,11 +34,13 @@ NEGATIVE = 0.1
 ALIKE = 1 - 1e-3
 
 
-def unmix(basis: Tensor, rng: torch.Generator, errors: Tensor | None = None) -> Tensor:
+def unmix(
+    basis: Tensor, rng: torch.Generator, errors: Tensor | None = None, tick: Callable[[], None] = lambda: None
+) -> Tensor:
     """The sparse maps (found, channels, h, w), each of norm 1, in the span of an orthonormal basis of that shape.
 
     As many as there are in the basis, unless some are not found. `errors` are those of the basis, map by map: of their
-    values, relative to the root mean square.
+    values, relative to the root mean square. `tick` is called now and then: a hundred images take minutes.
     """
     count = len(basis)
     flat = basis.flatten(1).T
@@ -49,6 +53,7 @@ def unmix(basis: Tensor, rng: torch.Generator, errors: Tensor | None = None) -> 
     found = flat.new_zeros(0, count)
     idle = 0
     while idle < PATIENCE and len(found) < count:
+        tick()
         had = len(found)
         # The mixture that is largest at one place leans to the images that stand out there (Qu, Sun and Wright 2014).
         starts = rows[torch.randperm(len(rows), generator=rng)[:STARTS]]
