@@ -17,6 +17,15 @@ def evaluate(model: nn.Module, state: State, data: PrivateBatch, normalisation: 
     return utility(predict(model, state, data.images, normalisation), data.labels)
 
 
+def is_utility(value: object) -> bool:
+    """Whether a file's value can be one: the scores that could not be had are None, but the accuracy always can."""
+    if not isinstance(value, dict) or not set(Utility.__annotations__) <= set(value):
+        return False
+    numbers = all(v is None or (isinstance(v, int | float) and not isinstance(v, bool)) for v in value.values())
+    accuracy, images = value["accuracy"], value["images"]
+    return numbers and accuracy is not None and 0 <= accuracy <= 1 and isinstance(images, int) and images > 0
+
+
 @torch.no_grad()
 def predict(model: nn.Module, state: State, images: Tensor, normalisation: Normalisation | None = None) -> Tensor:
     """Outputs (n, classes) in evaluation mode, on the device of `state`."""

@@ -31,8 +31,8 @@ from fluoroscope import strict_json
 from fluoroscope.atomic_write import make_folder, sync, write_tensors, write_text
 from fluoroscope.errors import BadInput, Misconfigured
 from fluoroscope.federation.checksums import CHECKSUMS, Checksums
+from fluoroscope.federation.evaluation import is_utility
 from fluoroscope.federation.manifest import RoundManifest, RunHeader
-from fluoroscope.scores.utility import is_utility
 from fluoroscope.types import Network, State, UpdateRecord, split_state
 
 PRIVATE_PLAN = "plan.private.json"

@@ -19,15 +19,6 @@ class Utility(TypedDict):
     images: int
 
 
-def is_utility(value: object) -> bool:
-    """Whether a file's value can be one: the scores that could not be had are None, but the accuracy always can."""
-    if not isinstance(value, dict) or not set(Utility.__annotations__) <= set(value):
-        return False
-    numbers = all(v is None or (isinstance(v, int | float) and not isinstance(v, bool)) for v in value.values())
-    accuracy, images = value["accuracy"], value["images"]
-    return numbers and accuracy is not None and 0 <= accuracy <= 1 and isinstance(images, int) and images > 0
-
-
 def utility(logits: Tensor, labels: Tensor) -> Utility:
     """Score `logits` (n, classes) against classes (n,), or against findings (n, classes) that are there or not.
 
