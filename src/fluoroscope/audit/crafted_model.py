@@ -40,7 +40,8 @@ class _CraftedRound(AuditCell):
         (victim,) = chosen_victims(task, [self.client])
         split = task.clients[victim]
         steady = (split.batch_size or task.plan.training.batch_size) < len(split.train)
-        neurons = max(16, 2 * len(split.train))  # three features need some even for a single image
+        # Twice the images, as P2 has it, is enough of a hundred; of a few it is luck which bins they fall into.
+        neurons = 2 * len(split.train) + 48
         server = MaliciousServer((victim,), 1, neurons, Subspace(), "secagg+", steady)
         return run_malicious_rounds(task, server, guard, seed)
 
