@@ -66,6 +66,14 @@ def test_epsilon_stands_beside_dp_sgd(folder, tmp_path):
     assert (cell.settings["clip_norm"], cell.settings["noise_multiplier"]) == (1.0, 2.0)
 
 
+def test_the_study_of_all_clients_attacks_each_early_and_late_and_many_patients_in_the_ninth_s_place():
+    cells = STUDIES.get("p1/nine-clients").grid("small", None)
+    of_p1 = [cell for cell in cells if cell.attack_name == "epochwise"]
+    assert {(cell.client, cell.round) for cell in of_p1} == {(c, r) for c in range(1, 10) for r in (1, 30)}
+    assert all(cell.victims >= 12 for cell in cells)
+    assert {cell.attack_name for cell in cells if cell.client == 9} == {"epochwise", "span", "map-inversion"}
+
+
 @pytest.mark.parametrize("name", ["p1/fig-4", "p1/fig-8", "p1/fig-8-fundus", "p1/fig-9", "p1/fig-10", "p1/fig-11"])
 def test_every_figure_is_declared_in_both_sizes(name):
     study = STUDIES.get(name)
@@ -81,6 +89,14 @@ def test_figures_are_drawn(folder, tmp_path):
     for client in (1, 9):
         cell, result = run(folder, tmp_path, client=client, attack_name="bn-only")
         rows.append(Row(cell.settings, result, None, 1.0))
-    for name in ("p1/fig-4", "p1/fig-8", "p1/fig-9", "p1/fig-10", "p1/fig-11", "frontier/kept-at-home"):
+    for name in (
+        "p1/fig-4",
+        "p1/nine-clients",
+        "p1/fig-8",
+        "p1/fig-9",
+        "p1/fig-10",
+        "p1/fig-11",
+        "frontier/kept-at-home",
+    ):
         figure = STUDIES.get(name).draw(name, rows)
         assert figure.axes

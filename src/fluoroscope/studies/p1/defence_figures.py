@@ -13,9 +13,15 @@ NO_LEAK = {"no better than the prior": 0.0}
 
 
 def by_client(title: str, rows: Rows) -> Figure:
-    """Fig. 4: a bar for each client and round."""
+    """Fig. 4: a bar for each client and round, and for each attack where there are several."""
+    several = len({row["attack"] for row in rows}) > 1
     drawn = [
-        Bar(f"{row['client']} ({row['images']}), round {row['round']}", *_rdlv(row)) for row in rows if not row.failed
+        Bar(
+            f"{row['client']} ({row['images']}), round {row['round']}" + (f", {row['attack']}" if several else ""),
+            *_rdlv(row),
+        )
+        for row in rows
+        if not row.failed
     ]
     return bars(title, drawn, "RDLV (95 % interval)")
 

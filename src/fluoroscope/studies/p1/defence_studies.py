@@ -8,13 +8,15 @@ from fluoroscope.studies.study import Size, Study, enter
 SCALE: dict[Size, Scale] = {"small": "small-clients", "paper": "paper"}
 LEARNED = "map-inversion"
 """Of the attackers that learn, the one for networks with BatchNorm."""
+VICTIMS: dict[Size, int] = {"small": 12, "paper": 20}
+"""Patients in the one-image client's place."""
 SIZES: tuple[Size, ...] = ("small", "paper")
 
 
 def _one(size: Size, client: int, late: bool = True, defence: tuple[Named, ...] = (), **more: str) -> Defended:
     scale = SCALE[size]
     server_round = STAGES[scale][-1 if late else 0]
-    return Defended(client, scale, server_round, 4 if size == "small" else 20, defence, quick=size == "small", **more)
+    return Defended(client, scale, server_round, VICTIMS[size], defence, quick=size == "small", **more)
 
 
 def _clients(size: Size) -> tuple[int, ...]:
@@ -33,6 +35,19 @@ def _by_noise(size: Size, data: str) -> list[Defended]:
 
 def _by_round(size: Size) -> list[Defended]:
     return [_one(size, client, late) for late in (False, True) for client in _clients(size)]
+
+
+def _nine(size: Size) -> list[Defended]:
+    """Every client of P1 early and late; the one-image client and those of eight by attacks that P1 did not have."""
+    scale: Scale = "nine" if size == "small" else "paper"
+    first, *later = STAGES[scale]
+
+    def attacked(client: int, server_round: int, attack: str = "epochwise") -> Defended:
+        return Defended(client, scale, server_round, VICTIMS[size], attack_name=attack, quick=size == "small")
+
+    by_p1 = [attacked(client, r) for r in (first, later[-1]) for client in range(1, 10)]
+    beside = [attacked(HIGH_RISK, r, attack) for attack in ("span", LEARNED) for r in (first, *later)]
+    return by_p1 + beside + [attacked(client, later[-1], "feature-decoder") for client in (1, 5)]
 
 
 def _private(size: Size) -> list[Defended]:
@@ -64,6 +79,13 @@ enter(
         "Leakage by client and round, no defence",
         "Only the client with one image leaks; the others stay at the prior in every round.",
         {size: _by_round(size) for size in SIZES},
+        draw.by_client,
+    ),
+    Study(
+        "p1/nine-clients",
+        "P1's nine clients, 30 rounds: P1's attack and others",
+        "Only the client with one image leaks (fig. 4, with all nine clients).",
+        {size: _nine(size) for size in SIZES},
         draw.by_client,
     ),
     Study(

@@ -17,7 +17,7 @@ from fluoroscope.scenarios.stand_ins import held_out_indices, stand_in_round
 from fluoroscope.scores.legibility import Writing
 from fluoroscope.types import PrivateBatch, UpdateRecord
 
-Scale = Literal["small", "small-clients", "small-public", "small-few", "small-128", "small-224", "paper"]
+Scale = Literal["small", "small-clients", "small-public", "small-few", "small-128", "small-224", "nine", "paper"]
 STAGES = {
     "small": (1, 3, 6),
     "small-clients": (1, 4),
@@ -25,6 +25,7 @@ STAGES = {
     "small-few": (1, 3),
     "small-128": (1, 3),
     "small-224": (1, 3),
+    "nine": (1, 10, 30),
     "paper": (1, 10, 50, 90),
 }
 """Rounds before which the global model is kept."""
@@ -81,6 +82,14 @@ SCALES: dict[Scale, dict[str, Any]] = {
         "training": {"lr": 0.02},
         "strategy": {"pretrain_epochs": 3},
     },
+    "nine": {
+        "rounds": 30,
+        "model": {"name": "resnet18"},
+        "data": {"size": 64, "images": 1900},
+        "partition": {"name": "p1", "validation": 8, "test": 96, "auxiliary": 300},
+        "training": {"lr": 0.02},
+        "strategy": {"pretrain_epochs": 3},
+    },
     "paper": {
         "rounds": 100,
         "model": {"name": "resnet18"},
@@ -91,7 +100,8 @@ SCALES: dict[Scale, dict[str, Any]] = {
     },
 }
 """P1 table II; small takes its clients of 8, 32 and 1 images, small-clients those of 8, 128, 512 and 1;
-small-public leaves the attacker 500 public images to learn from, small-few 60 and all other patients to be victims."""
+small-public leaves the attacker 500 public images to learn from, small-few 60 and all other patients to be victims;
+nine has all of P1's clients, for which 1000 images do not do."""
 
 
 Named = tuple[str, tuple[tuple[str, Any], ...]]

@@ -13,6 +13,8 @@ from fluoroscope.studies.p1.federation import STAGES
 from fluoroscope.studies.study import Settings, Size, Study, enter
 
 SIZES: tuple[Literal["small", "paper"], ...] = ("small", "paper")
+VICTIMS: dict[Size, int] = {"small": 12, "paper": 20}
+"""Clients of one image; of clients with several, as many as have these images together."""
 PRIOR_SSIM = {"ssim_prior": 0.37}
 BUDGETS = {"epochwise": 100, "bn-only": 100, "inverting-gradients": 150, "p1-reference": 200}
 """Iterations in the small size; in the paper's, an attack has its own."""
@@ -20,9 +22,9 @@ BUDGETS = {"epochwise": 100, "bn-only": 100, "inverting-gradients": 150, "p1-ref
 
 def _full(size: Size, attack: str = "epochwise", **changes: Any) -> Inverted:  # noqa: ANN401  # fields of Inverted
     """P1's attack, or another, on the high-risk client late in training."""
-    victims, iterations = (2, BUDGETS.get(attack)) if size == "small" else (20, None)
-    usual = Inverted(attack, size, STAGES[size][-1], victims, iterations=iterations)
-    return replace(usual, **changes)
+    iterations = BUDGETS.get(attack) if size == "small" else None
+    cell = replace(Inverted(attack, size, STAGES[size][-1], VICTIMS[size], iterations=iterations), **changes)
+    return replace(cell, victims=cell.victims // (cell.batch_size * cell.local_steps))
 
 
 def _ablation(size: Size) -> list[Inverted]:
