@@ -14,7 +14,7 @@ from fluoroscope.attacks.gradient_inversion.simulated_clients.stacked import Sta
 from fluoroscope.errors import Unsupported
 from fluoroscope.types import CrossEntropy
 
-CACHE = 12 * 2**20
+CACHE = 24 * 2**20
 """Bytes that stay near the processor, and are small enough that the allocator does not give them back."""
 
 
@@ -64,8 +64,8 @@ class Swept:
             state = {name: value.expand(len(rows), *value.shape) for name, value in state.items()}
         labels = self._loss.soft(logits)
         tape = self._pullback.forward(state, images, labels)
-        gaps = [tape.gradients[name] - seen[name] for name in self._names]
-        squares = torch.stack([torch.linalg.vecdot(gap.flatten(1), gap.flatten(1)) for gap in gaps], 1)
+        gaps = [tape.gradients[name].sub_(seen[name]) for name in self._names]  # in place: they are large
+        squares = torch.stack([torch.linalg.vector_norm(gap.flatten(1), dim=1) for gap in gaps], 1).square()
         values, slopes = self._total(squares, self._units[owner])
         # The derivative of f(|gap|^2) is 2 f' gap.
         pairs = zip(self._names, gaps, slopes.T, strict=True)
