@@ -87,10 +87,10 @@ class CrossEntropy(Loss):
         return F.cross_entropy(outputs, smooth, self._weights(outputs), reduction="none")
 
     def soft(self, logits: Tensor) -> Tensor:
-        return logits.softmax(1)
+        return logits.softmax(-1)
 
     def pulled(self, soft: Tensor, cotangent: Tensor) -> Tensor:
-        return soft * (cotangent - (soft * cotangent).sum(1, keepdim=True))
+        return soft * (cotangent - (soft * cotangent).sum(-1, keepdim=True))
 
     def _weights(self, outputs: Tensor) -> Tensor | None:
         return _one_per_class(self.class_weights, outputs)
@@ -182,7 +182,7 @@ class CustomLoss(Loss):
         return torch.stack([self(outputs[i : i + 1], targets[i : i + 1]) for i in range(len(outputs))])
 
     def soft(self, logits: Tensor) -> Tensor:
-        return logits.softmax(1)
+        return logits.softmax(-1)
 
     def pulled(self, soft: Tensor, cotangent: Tensor) -> Tensor:
         return CrossEntropy().pulled(soft, cotangent)

@@ -1,5 +1,6 @@
 """An inversion as a whole: many observations at once, restarts, and what it says when it cannot."""
 
+import sys
 from dataclasses import replace
 
 import pytest
@@ -12,12 +13,11 @@ from fluoroscope.attacks.common.lbfgs import BatchedLbfgs
 from fluoroscope.attacks.common.optimisers import Adam, Schedule
 from fluoroscope.attacks.common.setup import Setup
 from fluoroscope.attacks.gradient_inversion.attack import Inversion
-from fluoroscope.attacks.gradient_inversion.distances import SquaredL2
+from fluoroscope.attacks.gradient_inversion.distances import LayerL2, SquaredL2
 from fluoroscope.attacks.gradient_inversion.label_handling import Chosen, Inferred, Known, Optimised
 from fluoroscope.attacks.gradient_inversion.objective import Objective
 from fluoroscope.attacks.gradient_inversion.regularisers import GroupConsistency
-from fluoroscope.attacks.gradient_inversion.simulated_clients import vectorised
-from fluoroscope.attacks.gradient_inversion.simulated_clients.vectorised import Vectorised
+from fluoroscope.attacks.gradient_inversion.simulated_clients import swept, vectorised
 from fluoroscope.errors import Misconfigured, Unsupported
 from fluoroscope.threat_models import THREATS
 from fluoroscope.types import Adam as ClientAdam
@@ -67,24 +67,28 @@ def test_side_by_side_equals_one_after_another(observations):
     assert not torch.equal(together[0].start, together[1].start)
 
 
-def test_memory_bounds_what_is_evaluated_at_once(observations, monkeypatch):
+@pytest.mark.parametrize(
+    ("kind", "distance", "few"),
+    [(swept.Swept, SquaredL2(), {"CACHE": 10**6}), (vectorised.Vectorised, LayerL2(), {"CACHE": 1, "FEW": 2})],
+)
+def test_memory_and_cache_bound_what_is_evaluated_at_once(observations, monkeypatch, kind, distance, few):
     sizes = []
-    whole = Vectorised._chunk
+    whole = kind._chunk
 
     def counted(self, images, logits, rows):
         sizes.append(len(rows))
         return whole(self, images, logits, rows)
 
-    monkeypatch.setattr(Vectorised, "_chunk", counted)
-    attack = euclidean(optimiser=Adam(0.01), budget=Budget(5))
+    monkeypatch.setattr(kind, "_chunk", counted)
+    attack = euclidean(objective=Objective(distance), optimiser=Adam(0.01), budget=Budget(5))
     at_once = attack.run(observations, rng())
     assert sizes == [3] * 5
     sizes.clear()
     in_chunks = replace(attack, memory=1).run(observations, rng())
     assert sizes == [1] * 15
     sizes.clear()
-    monkeypatch.setattr(vectorised, "CACHE", 1)
-    monkeypatch.setattr(vectorised, "FEW", 2)
+    for name, value in few.items():
+        monkeypatch.setattr(sys.modules[kind.__module__], name, value)
     attack.run(observations, rng())
     assert sizes == [2, 1] * 5, "what the cache cannot hold goes a few at a time"
     for a, b in zip(at_once, in_chunks, strict=True):

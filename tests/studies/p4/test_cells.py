@@ -115,6 +115,14 @@ def test_every_study_has_the_papers_grid():
                 study.paper(cell.settings)  # every row is one of the paper's
 
 
+def test_a_few_steps_can_find_a_label():
+    """P4's own can, at the images' pace; LeNet-5's L-BFGS has no such pace."""
+    own, few = (STUDIES.get("p4/fig-3").grid(size, None)[0] for size in ("paper", "small"))
+    assert own.attack.label_pace == 1
+    assert few.attack.label_pace * few.lr * few.iterations == pytest.approx(15)
+    assert STUDIES.get("p4/fig-2").grid("small", None)[0].attack.label_pace == 1
+
+
 def test_weights_are_drawn_for_each_image_or_once():
     batch = load("phantom/chest", Request(size=32, images=2, seed=5)).batch
     for weights, same in (("one", True), ("each", False), ("torch", False)):

@@ -4,6 +4,7 @@ A layer is one array of the update, counted from the input: weights and biases a
 public code of the papers.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
@@ -26,13 +27,29 @@ class Distance(Protocol):
 DISTANCES: Registry[type[Distance]] = Registry("distances")
 
 
-@DISTANCES.register("squared-l2")
-@dataclass(frozen=True)
-class SquaredL2:
-    """DLG; P4 eq. 3: the squared norm over all layers."""
+class OfSquares(ABC):
+    """A distance that is a function of each layer's squared gap, in units of what was seen."""
 
     def __call__(self, simulated: Layers, seen: Layers) -> Tensor:
-        return _total([_square(a, b) for a, b in zip(simulated, seen, strict=True)])
+        squares = torch.stack([_square(a, b) for a, b in zip(simulated, seen, strict=True)])
+        return self.total(squares / self.units(seen))
+
+    def units(self, seen: Layers) -> Tensor:
+        """(layers,): what a squared gap is counted in."""
+        return torch.ones(len(seen), dtype=seen[0].dtype, device=seen[0].device)
+
+    @abstractmethod
+    def total(self, squares: Tensor) -> Tensor:
+        """Of (.., layers)."""
+
+
+@DISTANCES.register("squared-l2")
+@dataclass(frozen=True)
+class SquaredL2(OfSquares):
+    """DLG; P4 eq. 3: the squared norm over all layers."""
+
+    def total(self, squares: Tensor) -> Tensor:
+        return squares.sum(-1)
 
 
 @DISTANCES.register("layer-l2")
@@ -76,7 +93,7 @@ class Cosine:
 
 @DISTANCES.register("gaussian")
 @dataclass(frozen=True)
-class Gaussian:
+class Gaussian(OfSquares):
     """SAPAG, P4 eq. 4 with a fixed lambda^2: sum over layers of Q (1 - exp(-|g' - g|^2 / lambda^2)), Q = 1/layer.
 
     P4's code has one exponential over all layers together, and that is what its tables I and III are of.
@@ -89,32 +106,36 @@ class Gaussian:
         if not self.lambda2 > 0:
             raise Misconfigured(f"lambda2 must be above 0, not {self.lambda2}.")
 
-    def __call__(self, simulated: Layers, seen: Layers) -> Tensor:
-        exponents = [_square(a, b) / self.lambda2 for a, b in zip(simulated, seen, strict=True)]
-        return _kernel(exponents if self.form == "paper" else [_total(exponents)])
+    def total(self, squares: Tensor) -> Tensor:
+        exponents = squares / self.lambda2
+        return kernel(exponents if self.form == "paper" else exponents.sum(-1, keepdim=True))
 
 
 @DISTANCES.register("adaptive-gaussian")
 @dataclass(frozen=True)
-class AdaptiveGaussian:
+class AdaptiveGaussian(OfSquares):
     """P4 eq. 4 and 7: lambda^2 = n Var(g) of each layer. P4's code has half of the paper's exponent."""
 
     form: Literal["paper", "code"] = "paper"
 
-    def __call__(self, simulated: Layers, seen: Layers) -> Tensor:
+    def units(self, seen: Layers) -> Tensor:
         half = 2.0 if self.form == "code" else 1.0
-        exponents = []
-        for a, b in zip(simulated, seen, strict=True):
+        found = []
+        for layer in seen:
             # A layer of one value, or without spread, has no variance to measure by: its size stands in.
-            spread = b.numel() * b.var(correction=0)
-            scale = torch.where(spread > 0, spread, b.square().sum()).clamp_min(torch.finfo(b.dtype).tiny)
-            exponents.append(_square(a, b) / (half * scale))
-        return _kernel(exponents)
+            spread = layer.numel() * layer.var(correction=0)
+            scale = torch.where(spread > 0, spread, layer.square().sum())
+            found.append(half * scale.clamp_min(torch.finfo(layer.dtype).tiny))
+        return torch.stack(found)
+
+    def total(self, squares: Tensor) -> Tensor:
+        return kernel(squares)
 
 
-def _kernel(exponents: list[Tensor]) -> Tensor:
-    # -expm1(-x) = 1 - exp(-x), exact where the layers already agree.
-    return _total([-torch.expm1(-exponent) / (layer + 1) for layer, exponent in enumerate(exponents)])
+def kernel(exponents: Tensor) -> Tensor:
+    """P4 eq. 4: sum over layers of (1 - exp(-exponent)) / layer."""
+    layers = torch.arange(1, exponents.shape[-1] + 1, dtype=exponents.dtype, device=exponents.device)
+    return -(torch.expm1(-exponents) / layers).sum(-1)  # exact where the layers already agree
 
 
 def _square(a: Tensor, b: Tensor) -> Tensor:

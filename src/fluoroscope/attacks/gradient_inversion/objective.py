@@ -1,6 +1,7 @@
 """The client's one step as an attacker simulates it: value and exact gradient of an objective in images and labels."""
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal
 
 import torch
@@ -10,7 +11,13 @@ from fluoroscope.attacks.common.batch_statistics import mismatch
 from fluoroscope.attacks.common.setup import SIMULATION, Setup
 from fluoroscope.attacks.gradient_inversion.distances import Distance
 from fluoroscope.attacks.gradient_inversion.evidence import direction, statistics
-from fluoroscope.attacks.gradient_inversion.pullback import Statistics, StatisticsPullback, pullback_for
+from fluoroscope.attacks.gradient_inversion.pullback import (
+    Pullback,
+    Statistics,
+    StatisticsPullback,
+    Tape,
+    pullback_for,
+)
 from fluoroscope.attacks.gradient_inversion.regularisers import Regulariser
 from fluoroscope.errors import Misconfigured
 from fluoroscope.types import Capability, Observation
@@ -63,12 +70,19 @@ class OneStep:
         self.statistics: dict[str, Statistics] = {}
         if objective.batchnorm_weight:
             self.statistics = statistics(self.setup, alone=objective.distance is None)
-        self._whole = pullback_for(self.setup.model, self.loss) if objective.distance else None
-        self._only_statistics = StatisticsPullback(self.setup.model)
+
+    # Made when they are needed: side by side, one client's serves for all.
+    @cached_property
+    def _whole(self) -> Pullback[Tape]:
+        return pullback_for(self.setup.model, self.loss)
+
+    @cached_property
+    def _only_statistics(self) -> StatisticsPullback:
+        return StatisticsPullback(self.setup.model)
 
     def evaluate(self, images: Tensor, logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The objective, and its gradients with respect to the images and to the logits of the soft labels."""
-        if self._whole is None:
+        if self.objective.distance is None:
             value, pulled, label_gradient = self._statistics_alone(images, logits)
         else:
             value, pulled, label_gradient = self._step(images, logits)
@@ -80,7 +94,6 @@ class OneStep:
         return value + penalty.detach(), pulled + direct, label_gradient
 
     def _step(self, images: Tensor, logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        assert self._whole is not None
         assert self.objective.distance is not None
         labels = self.loss.soft(logits)
         tape = self._whole.forward(self.state, images, labels)

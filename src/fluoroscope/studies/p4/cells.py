@@ -41,6 +41,11 @@ SHOWN = 4
 """Images that are kept for the figure."""
 CURVE = 20
 """Points of a curve after its start."""
+REACH = 5.0
+"""P4's 5000 steps of .001 can move a soft label's logit so far. Fewer and longer steps that cannot must move labels at
+a pace of their own, or none is found, and with a wrong label no image is."""
+QUICK = 15.0
+"""How far those may move it, so that the label is found in a third of them; by the objective on one phantom."""
 TOO_FAR = 2.0
 """P4: an MSE from here on is no reconstruction, whatever it began with."""
 
@@ -96,9 +101,15 @@ class Configuration:
             start=start,
             labels=Optimised(start),
             optimiser=optimiser,
+            label_pace=self._label_pace,
             budget=Budget(self.iterations),
             snapshots=1 if self.model == "lenet5" else max(1, self.iterations // CURVE),
         )
+
+    @property
+    def _label_pace(self) -> float:
+        reach = self.iterations * self.lr
+        return 1.0 if self.model == "lenet5" or reach >= REACH else QUICK / reach
 
     @property
     def _distance(self) -> Distance:

@@ -56,12 +56,12 @@ def failures(title: str, rows: Rows) -> Figure:
 
 
 def by_difference(title: str, rows: Rows) -> Figure:
-    """What each thing that our runs could do otherwise than P4's code does to the images that fail."""
+    """What each thing that our runs could do otherwise than P4's code does to the images that fail, and to the rest."""
     drawn = []
     for row in (row for row in rows if not row.failed):
         ends = (row["non_converging_low"] / row["images"], row["non_converging_high"] / row["images"])
-        drawn.append(Bar(f"{_name(row)}: {_otherwise(row)}", _of(row, "non_converging"), *ends))
-    return bars(title, drawn, "share that does not converge (95 % interval)", "")
+        drawn.append(Bar(f"{_name(row)}: {_otherwise(row)}", _of(row, "non_converging"), *ends, _of(row, "ssim")))
+    return bars(title, drawn, "share that does not converge (95 % interval)", "mean SSIM of the other images")
 
 
 def one_image(title: str, rows: Rows) -> Figure:

@@ -10,7 +10,7 @@ from itertools import product
 from typing import Any
 
 from fluoroscope.studies.p4 import figures as draw
-from fluoroscope.studies.p4.cells import Configuration, Init, Measure
+from fluoroscope.studies.p4.cells import SHOWN, Configuration, Init, Measure
 from fluoroscope.studies.study import NONE_EMBEDDED, Settings, Size, Study, enter
 
 CHEST = "phantom/chest"
@@ -131,11 +131,9 @@ def _table_2(row: Settings) -> dict[str, Any]:
     return {"non_converging": TABLE_2[row["init"], row["distance"], row["lr"]]}
 
 
-def _resnet_sizes(
-    cells: Callable[[int], list[Configuration]], iterations: int, lr: float
-) -> dict[Size, list[Configuration]]:
-    """The cells on the ResNet in so many small steps, and as P4 prints them."""
-    return {"small": _resnet(cells(2), iterations, lr), "paper": _resnet(cells(20), 5000, 0.001)}
+def _resnet_sizes(cells: Callable[[int], list[Configuration]], images: int) -> dict[Size, list[Configuration]]:
+    """The cells on the ResNet in a few long steps, so that a figure takes less than an hour; and as P4 prints them."""
+    return {"small": _resnet(cells(images), 30, 0.02), "paper": _resnet(cells(20), 5000, 0.001)}
 
 
 def _resnet(cells: list[Configuration], iterations: int, lr: float) -> list[Configuration]:
@@ -207,7 +205,7 @@ enter(
         "p4/fig-3",
         "MSE and SSIM by iteration, sigmoid ResNet-18, X-ray",
         "All images converge; Unif ends at a lower MSE than TG, and the distances perform alike.",
-        _resnet_sizes(_four, 30, 0.02),
+        _resnet_sizes(_four, 20),
         draw.by_iteration,
         lambda row: {"non_converging": 0, **RANDOM},
         curves=True,
@@ -216,7 +214,7 @@ enter(
         "p4/fig-4",
         "SAPAG's own λ² = Var(g), sigmoid ResNet-18, colour images",
         "With λ² = Var(g) convergence is slow on single images.",
-        _resnet_sizes(_sapag, 25, 0.02),
+        _resnet_sizes(_sapag, SHOWN),
         draw.reconstructions,
         curves=True,
     ),
@@ -240,7 +238,7 @@ enter(
         "p4/fig-7",
         "Reconstructions, sigmoid ResNet-18, colour images",
         "With AdamW all four configurations reconstruct the images.",
-        _resnet_sizes(lambda images: _four(images, dataset="CIFAR"), 25, 0.02),
+        _resnet_sizes(lambda images: _four(images, dataset="CIFAR"), SHOWN),
         draw.reconstructions,
         curves=True,
     ),

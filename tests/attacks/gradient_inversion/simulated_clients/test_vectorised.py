@@ -5,12 +5,20 @@ import torch
 
 from fluoroscope.attacks.common.engine import Budget, descend
 from fluoroscope.attacks.common.optimisers import Adam, Schedule
-from fluoroscope.attacks.gradient_inversion.distances import AdaptiveGaussian, Cosine, Gaussian, LayerL2, SquaredL2
+from fluoroscope.attacks.gradient_inversion.distances import (
+    AdaptiveGaussian,
+    Cosine,
+    Gaussian,
+    LayerL2,
+    OfSquares,
+    SquaredL2,
+)
 from fluoroscope.attacks.gradient_inversion.group import grouped
 from fluoroscope.attacks.gradient_inversion.objective import Objective
 from fluoroscope.attacks.gradient_inversion.regularisers import GroupConsistency, SquaredNorm, TotalVariation
 from fluoroscope.attacks.gradient_inversion.row_layout import Layout, one_by_one
 from fluoroscope.attacks.gradient_inversion.simulated_clients.dispatch import blocks, client_for, row_evaluation
+from fluoroscope.attacks.gradient_inversion.simulated_clients.swept import Swept, can_sweep
 from fluoroscope.attacks.gradient_inversion.simulated_clients.vectorised import Vectorised, can_vectorise
 from tests.attacks.gradient_inversion.observations import seen, victim
 
@@ -55,7 +63,7 @@ def test_equals_one_by_one(objective, own_weights):
     owner = torch.arange(3).repeat_interleave(2)
     images, logits = points(clients, 6)
     together = row_evaluation(clients[0], clients[1:], owner, GIGABYTE)
-    assert isinstance(together, Vectorised)
+    assert isinstance(together, Swept if isinstance(objective.distance, OfSquares) else Vectorised)
     alone = one_by_one([clients[i] for i in owner])
     for rows in (torch.arange(6), torch.tensor([4, 0, 3])):
         ours, theirs = (f(images[rows], logits[rows], rows) for f in (together, alone))
@@ -74,11 +82,12 @@ def test_batchnorm_in_evaluation_mode_is_vectorised_with_its_buffers():
     assert_same(together(images, logits, rows), one_by_one(clients)(images, logits, rows), atol=1e-9, rtol=1e-9)
 
 
-def test_chunks_change_nothing():
+@pytest.mark.parametrize("kind", [Swept, Vectorised])
+def test_chunks_change_nothing(kind):
     clients = [doubled(client_for(seen(victim(1, seed=i)), OBJECTIVES["squared-l2"])) for i in range(5)]
     images, logits = points(clients, 5)
     rows = torch.arange(5)
-    whole, single = (Vectorised(clients[0], clients[1:], rows, memory) for memory in (GIGABYTE, 1))
+    whole, single = (kind(clients[0], clients[1:], rows, memory) for memory in (GIGABYTE, 1))
     assert (whole.at_once, single.at_once) == (whole.at_once, 1)
     assert whole.at_once > 5
     assert_same(whole(images, logits, rows), single(images, logits, rows), atol=1e-12, rtol=1e-12)
@@ -92,6 +101,16 @@ def test_what_cannot_be_vectorised_is_known():
     with_dropout = client_for(seen(victim(2)), OBJECTIVES["squared-l2"])
     with_dropout.setup.model.add_module("dropout", torch.nn.Dropout(0.5))
     assert not can_vectorise(with_dropout)
+
+
+def test_what_cannot_be_swept_is_known():
+    plain = OBJECTIVES["squared-l2"]
+    assert can_sweep(client_for(seen(victim(2)), plain))
+    assert not can_sweep(client_for(seen(victim(2)), OBJECTIVES["cosine"]))
+    assert not can_sweep(client_for(seen(victim(2)), Objective(SquaredL2(), regularisers=(TotalVariation(1.0),))))
+    pooled = client_for(seen(victim(1, 32), "small-cnn", batchnorm="eval"), plain)
+    assert can_vectorise(pooled)
+    assert not can_sweep(pooled)
 
 
 def test_only_like_observations_run_side_by_side():

@@ -17,7 +17,7 @@ from fluoroscope.attacks.gradient_inversion.pullback import sweeps
 from fluoroscope.attacks.gradient_inversion.pullback.contract import Statistics, Tape
 from fluoroscope.attacks.gradient_inversion.pullback.rules.loss import LossRule, loss_rule
 from fluoroscope.attacks.gradient_inversion.pullback.rules.op import Op
-from fluoroscope.attacks.gradient_inversion.pullback.tracing import Program, Tracer
+from fluoroscope.attacks.gradient_inversion.pullback.tracing import Program, RowTracer, Tracer
 from fluoroscope.types import CrossEntropy, Loss, State
 
 
@@ -36,7 +36,19 @@ class TangentPullback:
 
     def __init__(self, model: nn.Module, loss: Loss | None = None) -> None:
         """`model` gives the architecture in the client's mode; it is copied, so what becomes of it does not matter."""
-        self._tracer, self._loss = Tracer(model), loss or CrossEntropy()
+        self._tracer: Tracer | RowTracer = Tracer(model)
+        self._loss = loss or CrossEntropy()
+
+    @classmethod
+    def of_rows(cls, model: nn.Module, loss: CrossEntropy) -> "TangentPullback":
+        """For many problems side by side: every tensor has the problem as its first axis; the loss is a plain one."""
+        found = cls(model, loss)
+        found._tracer = RowTracer(model)
+        return found
+
+    def trace(self, state: State, images: Tensor) -> None:
+        """Raises Unsupported where an operation has no rule."""
+        self._tracer.program(state, images)
 
     @torch.no_grad()
     def forward(self, state: State, images: Tensor, labels: Tensor) -> TangentTape:

@@ -2,7 +2,7 @@
 
 import copy
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -13,8 +13,12 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from fluoroscope.attacks.gradient_inversion.pullback.rules import RULES
 from fluoroscope.attacks.gradient_inversion.pullback.rules.op import Op, Use
+from fluoroscope.attacks.gradient_inversion.pullback.rules.rows import ROW_RULES
 from fluoroscope.errors import Unsupported
 from fluoroscope.types import State
+
+Rules = Mapping[object, Callable[..., Use]]
+"""How a node is computed, by its operation."""
 
 
 @dataclass(frozen=True)
@@ -47,8 +51,8 @@ class Program:
 class Tracer:
     """Programs for one module, kept by the shape of the batch."""
 
-    def __init__(self, model: nn.Module) -> None:
-        self._model = copy.deepcopy(model)
+    def __init__(self, model: nn.Module, rules: Rules = RULES) -> None:
+        self._model, self._rules = copy.deepcopy(model), rules
         self.parameters = [name for name, _ in model.named_parameters()]
         self._names = self.parameters + [name for name, _ in model.named_buffers()]
         self._known: dict[object, Program | Unsupported] = {}
@@ -79,10 +83,22 @@ class Tracer:
         except Exception as problem:  # a module may stop a tracer in any way
             name = type(self._model).__name__
             raise Unsupported(f"{name} cannot be traced ({type(problem).__name__}: {problem}).") from problem
-        return _program(traced.graph, self._names, set(self.parameters))
+        return _program(traced.graph, self._names, set(self.parameters), self._rules)
 
 
-def _program(graph: Graph, names: list[str], parameters: set[str]) -> Program:
+class RowTracer:
+    """Programs for many problems side by side, whose tensors have the problem as their first axis: one's, for all."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self._one = Tracer(model, ROW_RULES)
+        self.parameters = self._one.parameters
+
+    def program(self, state: State, images: Tensor) -> Program:
+        """As Tracer's."""
+        return self._one.program({name: value[0] for name, value in state.items()}, images[0])
+
+
+def _program(graph: Graph, names: list[str], parameters: set[str], rules: Rules) -> Program:
     *inputs, batch = (node for node in graph.nodes if node.op == "placeholder")
     (logits,) = graph.output_node().all_input_nodes
     used = _ancestors(logits)
@@ -100,7 +116,7 @@ def _program(graph: Graph, names: list[str], parameters: set[str]) -> Program:
             place[node] = place[node.args[0]]
             uses: tuple[Node | None, ...] = (node.args[0],)
         else:
-            use = _rule(node)
+            use = _use(node, rules)
             uses = use.inputs
             steps.append(
                 Step(
@@ -121,10 +137,10 @@ def _program(graph: Graph, names: list[str], parameters: set[str]) -> Program:
     return Program(tuple(steps), places, place[batch], place[logits], len(place))
 
 
-def _rule(node: Node) -> Use:
-    if node.target not in RULES:
+def _use(node: Node, rules: Rules) -> Use:
+    if node.target not in rules:
         raise Unsupported(f"there is no tangent rule for {node.target}.")
-    return RULES[node.target](*node.args, **node.kwargs)
+    return rules[node.target](*node.args, **node.kwargs)
 
 
 def _ancestors(node: Node) -> set[Node]:

@@ -10,6 +10,7 @@ from fluoroscope.attacks.gradient_inversion.row_layout import Client, RowEvaluat
 from fluoroscope.attacks.gradient_inversion.simulated_clients.global_model import GlobalModel, ModelObjective
 from fluoroscope.attacks.gradient_inversion.simulated_clients.interpolated import Interpolated
 from fluoroscope.attacks.gradient_inversion.simulated_clients.p1_public_code import P1PublicCode, P1PublicCodeClient
+from fluoroscope.attacks.gradient_inversion.simulated_clients.swept import Swept, can_sweep
 from fluoroscope.attacks.gradient_inversion.simulated_clients.unrolled import Unrolled
 from fluoroscope.attacks.gradient_inversion.simulated_clients.vectorised import Vectorised, can_vectorise
 from fluoroscope.types import Observation
@@ -48,7 +49,8 @@ def blocks(observations: Sequence[Observation], objective: AnyObjective) -> list
 
 def row_evaluation(first: Client, others: Iterable[Client], owner: Tensor, memory: int) -> RowEvaluate:
     """Evaluates row i by client `owner[i]` of one block; `memory` in bytes bounds what is evaluated at once."""
-    if can_vectorise(first) and len(owner) > 1:
-        return Vectorised(first, others, owner, memory)
+    if len(owner) > 1 and can_vectorise(first):
+        kind = Swept if can_sweep(first) else Vectorised
+        return kind(first, others, owner, memory)
     clients = [first, *others]
     return one_by_one([clients[int(i)] for i in owner])

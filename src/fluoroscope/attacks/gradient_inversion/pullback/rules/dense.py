@@ -1,4 +1,4 @@
-"""Matrix products: bilinear, as a convolution is."""
+"""Matrix products: bilinear, as a convolution is. With a first axis more, those of many problems side by side."""
 
 from collections.abc import Sequence
 
@@ -19,31 +19,32 @@ class Product(Op):
         bias, self.x, self.weight = inputs
         y: Tensor = self.x @ self.weight
         self.shape = y.shape
-        return y if bias is None else y + bias
+        return y if bias is None else y + bias.unsqueeze(-2)
 
     def backward(self, cotangent: Tensor, needs: Sequence[bool]) -> Sequence[Maybe]:
         self.cotangent = cotangent
-        bias = cotangent.sum(0) if needs[0] else None
-        x = cotangent @ self.weight.T if needs[1] else None
+        bias = cotangent.sum(-2) if needs[0] else None
+        x = cotangent @ self.weight.mT if needs[1] else None
         # Transposed twice: the weight comes as a transposed parameter, whose gradient is then contiguous.
-        weight = (cotangent.T @ self.x).T if needs[2] else None
+        weight = (cotangent.mT @ self.x).mT if needs[2] else None
         return bias, x, weight
 
     def tangent(self, tangents: Sequence[Maybe]) -> Tensor:
         dbias, self.dx, self.dweight = tangents
         direct = None if self.dx is None else self.dx @ self.weight
-        y = plus(plus(direct, None if self.dweight is None else self.x @ self.dweight), dbias)
+        moved = plus(direct, None if self.dweight is None else self.x @ self.dweight)
+        y = plus(moved, None if dbias is None else dbias.unsqueeze(-2))
         assert y is not None
         return y.expand(self.shape)  # a bias may have moved alone
 
     def tangent_backward(self, cotangent: Maybe, needs: Sequence[bool]) -> Sequence[Maybe]:
         x = weight = None
         if needs[1]:
-            direct = None if cotangent is None else cotangent @ self.weight.T
-            x = plus(direct, None if self.dweight is None else self.cotangent @ self.dweight.T)
+            direct = None if cotangent is None else cotangent @ self.weight.mT
+            x = plus(direct, None if self.dweight is None else self.cotangent @ self.dweight.mT)
         if needs[2]:
-            direct = None if cotangent is None else self.x.T @ cotangent
-            weight = plus(direct, None if self.dx is None else self.dx.T @ self.cotangent)
+            direct = None if cotangent is None else self.x.mT @ cotangent
+            weight = plus(direct, None if self.dx is None else self.dx.mT @ self.cotangent)
         return None, x, weight
 
 

@@ -31,21 +31,22 @@ def loss_rule(loss: Loss, logits: Tensor, labels: Tensor) -> LossRule:
 
 
 class PlainCrossEntropy:
-    """Mean cross-entropy against a probability per class."""
+    """Mean cross-entropy against a probability per class; with an axis before the images, many batches' own."""
 
     def __init__(self, logits: Tensor, labels: Tensor) -> None:
         self.labels = labels
-        self.log_p = torch.log_softmax(logits, 1)
+        self.log_p = torch.log_softmax(logits, -1)
         self.p = self.log_p.exp()
-        self.mass = labels.sum(1, keepdim=True)  # 1, unless an attack's free labels say otherwise
-        self.loss = -(labels * self.log_p).sum() / len(labels)
+        self.mass = labels.sum(-1, keepdim=True)  # 1, unless an attack's free labels say otherwise
+        self.images = labels.shape[-2]
+        self.loss = -(labels * self.log_p).sum((-2, -1)) / self.images
 
     def backward(self) -> Tensor:
-        return (self.p * self.mass - self.labels) / len(self.labels)
+        return (self.p * self.mass - self.labels) / self.images
 
     def tangent_backward(self, dlogits: Tensor) -> tuple[Tensor, Tensor]:
-        centred = dlogits - (self.p * dlogits).sum(1, keepdim=True)  # the tangent of log p
-        return self.p * centred * self.mass / len(self.labels), -centred / len(self.labels)
+        centred = dlogits - (self.p * dlogits).sum(-1, keepdim=True)  # the tangent of log p
+        return self.p * centred * self.mass / self.images, -centred / self.images
 
 
 class AnyLoss:

@@ -27,10 +27,10 @@ class Transpose(Linear):
     """A matrix transposed."""
 
     def apply(self, x: Tensor) -> Tensor:
-        return x.t()
+        return x.mT
 
     def transpose(self, cotangent: Tensor) -> Tensor:
-        return cotangent.t()
+        return cotangent.mT
 
 
 class Pad(Linear):
