@@ -4,6 +4,7 @@ A number is compared with that of a twin (the same layers with fresh weights, on
 agreed network. Wide dense layers leak by themselves; what is refused is what leaks more than they do.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -20,6 +21,12 @@ SPARSE, SPARSE_TIMES, SPARSE_BEYOND, SPARSE_BATCH = 0.3, 3.0, 0.12, 32
 """Share of the rows that one image has to itself, and how often a twin's; less has to be read then to be refused."""
 LEAKY, LARGE_BATCH = 0.95, 64
 """A share of a large batch that is refused for what it is where nothing was agreed, whoever made the network."""
+READABLE, MORE = 0.08, 1.15
+"""Share of a large batch that has to be read where rows were drawn apart, and how often the agreed network's."""
+DRAWN, DRAWN_TIMES, DIED = 0.045, 1.5, 0.02
+"""How much more than in the agreed network images keep rows to themselves, while no more rows than this died."""
+AWOKEN, AWOKEN_SIGMA = 0.1, 2.5
+"""Share of the rows that no image woke in the agreed network and some wake now, in all and beyond chance."""
 TOKENS, TOKENS_BEYOND = 0.15, 0.1
 OWNED, OWNED_BEYOND, OWNED_IMAGES = 0.9, 0.3, 8
 FISHED, FISHED_BEYOND = 10.0, 5.0
@@ -39,6 +46,7 @@ def consequence(found: Profile, twin: Other, agreed: Other) -> list[Reason]:
     """
     return [
         *_reading(found, twin, agreed),
+        *_drawn_apart(found, agreed),
         *_tokens(found, twin, agreed),
         *_owned(found, twin, agreed),
         *_silent(found, agreed),
@@ -127,6 +135,44 @@ def _reason(check: str, gap: Gap, severity: Severity, beside: str) -> Reason:
         f"as they are: each stands alone in a row, or in the difference of two; {beside}.",
         {"share that can be read": gap.share, "share beside": gap.other, "share of rows with one image": gap.rows},
     )
+
+
+def _drawn_apart(found: Profile, agreed: Other) -> list[Reason]:
+    """Rows that were moved towards single images from the agreed network, by less than shows in what can be read.
+
+    Training puts rows to sleep, and those left may have fewer images each. It does not wake them: a row that no image
+    wakes has no gradient.
+    """
+    readable = {name: leak for name, leak in found.leaks.items() if leak.crowd and _large(leak) >= READABLE}
+    known = agreed() if readable else None
+    for name, leak in readable.items() if known is not None else ():
+        base = known.leaks.get(name)
+        if leak.crowd is None or base is None or base.crowd is None:
+            continue
+        now, then = leak.crowd, base.crowd
+        chance = AWOKEN_SIGMA * math.sqrt(2 * then.asleep * (1 - then.asleep) / max(leak.units, 1))
+        awoken = then.asleep - now.asleep
+        more = leak.held * now.concentration - base.held * then.concentration
+        drawn = more >= max(DRAWN, (DRAWN_TIMES - 1) * base.held * then.concentration) and awoken >= -DIED
+        if awoken >= max(AWOKEN, chance) or (drawn and _read_of(leak) >= MORE * _read_of(base)):
+            sentence = (
+                f"The rows of {name} were moved towards single images: an image's share of a row is "
+                f"{now.concentration:.2f} on the mean, in the agreed network {then.concentration:.2f}; no image wakes "
+                f"{now.asleep:.0%} of them, there {then.asleep:.0%}. Training puts rows to sleep, and wakes none."
+            )
+            numbers = {"concentration": now.concentration, "concentration agreed": then.concentration}
+            return [Reason("isolation", name, "refuse", sentence, {**numbers, "rows awoken": awoken})]
+    return []
+
+
+def _large(leak: Leak) -> float:
+    """Share that can be read of the largest batch."""
+    return leak.shares[max(leak.shares)].apart if leak.shares else 0.0
+
+
+def _read_of(leak: Leak) -> float:
+    """Shares of all batches but the smallest, added up: few draws of one size say little."""
+    return sum(reading.apart for images, reading in leak.shares.items() if images > min(leak.shares))
 
 
 def _tokens(found: Profile, twin: Other, agreed: Other) -> list[Reason]:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from fluoroscope.defences.guard.backward import Product, Watch, products, watched
 from fluoroscope.defences.guard.batches import Batch
 from fluoroscope.defences.guard.held import holds, recognisable, varies
-from fluoroscope.defences.guard.isolation import NOTHING, Reading, read, tokens
+from fluoroscope.defences.guard.isolation import NOTHING, Crowd, Reading, crowd, read, tokens
 from fluoroscope.defences.guard.losses import losses, sizes
 from fluoroscope.rng import generator
 
@@ -44,6 +44,8 @@ class Leak(NamedTuple):
     """Share of the rows in which one token, or patch, stands alone."""
     clear: float = 1.0
     """Whether what is read has enough values to recognise somebody by."""
+    crowd: Crowd | None = None
+    """How the images share its rows; None where its rows are not known."""
 
 
 @dataclass(frozen=True)
@@ -199,7 +201,8 @@ def _leak(product: Product, picture: Tensor | None, images: int, rng: torch.Gene
         return None
     rows = distinct([gradient.flatten(1) for gradient in product.gradients if gradient.shape[1] == 1])
     clear = 1.0 if product.pixels else recognisable(given, picture)
-    return Leak(inputs, units, held, drawn(rows, given, images, rng, held), clear=clear)
+    together = max(map(crowd, rows), key=lambda each: each.concentration, default=None)
+    return Leak(inputs, units, held, drawn(rows, given, images, rng, held), clear=clear, crowd=together)
 
 
 def drawn(
