@@ -17,6 +17,8 @@ Other = Callable[[], Profile | None]
 BEYOND_TWIN, BEYOND_TWIN_ALONE, BEYOND_AGREED = 0.3, 0.36, 0.2
 """Share of the images that can be read, above a twin's (the second where nothing is agreed), and above the agreed
 network's. Training moves it less."""
+BEYOND_ALL = 0.4
+"""Above the agreed network's in the largest batch: refused whatever a twin shows, which keeps what is not learnt."""
 SPARSE, SPARSE_TIMES, SPARSE_BEYOND, SPARSE_BATCH = 0.3, 3.0, 0.12, 32
 """Share of the rows that one image has to itself, and how often a twin's; less has to be read then to be refused."""
 LEAKY, LARGE_BATCH = 0.95, 64
@@ -59,6 +61,13 @@ def _reading(found: Profile, twin: Other, agreed: Other) -> list[Reason]:
         return []
     known = agreed()
     above = {gap.place: gap.beyond for gap in gaps(found, known)}
+    far = [gap for gap in gaps(found, known) if known is not None and gap.largest and gap.beyond >= BEYOND_ALL]
+    if far:
+        return [
+            _reason("isolation", max(far, key=lambda gap: gap.beyond), "refuse", "of the agreed network, few could")
+        ]
+    if max(above.values()) < SPARSE_BEYOND:
+        return [_noted(readable)]
     beside = [
         gap
         for gap in gaps(found, twin())
@@ -74,7 +83,12 @@ def _reading(found: Profile, twin: Other, agreed: Other) -> list[Reason]:
         return [
             _reason("isolation", most, "refuse", "honest networks of this kind leak as much, and should not be used")
         ]
-    return [_reason("singling out", most, "note", "an honest network of this kind shows about as many")]
+    return [_noted(readable)]
+
+
+def _noted(readable: list["Gap"]) -> Reason:
+    most = max(readable, key=lambda gap: (gap.images, gap.share))
+    return _reason("singling out", most, "note", "an honest network of this kind shows about as many")
 
 
 def _plain(gap: "Gap", images: int, agreed: Profile | None) -> bool:
@@ -94,6 +108,8 @@ class Gap:
     rows: float
     other_rows: float
     clear: float = 1.0
+    largest: bool = False
+    """Of the largest batch that was drawn."""
 
     @property
     def layer(self) -> str:
@@ -121,8 +137,9 @@ def gaps(found: Profile, other: Profile | None) -> list[Gap]:
         base = other.leaks.get(name) if other is not None else None
         for images, reading in leak.shares.items():
             same = (base.shares.get(images) if base is not None else None) or NOTHING
-            made.append(Gap((name, images, "alone"), reading.alone, same.alone, reading.rows, same.rows, leak.clear))
-            made.append(Gap((name, images, "apart"), reading.apart, same.apart, reading.rows, same.rows, leak.clear))
+            rest = (reading.rows, same.rows, leak.clear, images == max(leak.shares))
+            made.append(Gap((name, images, "alone"), reading.alone, same.alone, *rest))
+            made.append(Gap((name, images, "apart"), reading.apart, same.apart, *rest))
     return made
 
 

@@ -23,8 +23,12 @@ PRODUCTS = 10 * 10**9
 """Multiplications of the images that go through the network: about a second. Counted, so verdicts are repeatable."""
 FEWEST, LEAST = 4, 16
 """Images that go through any network, and inputs of a layer that can hold a picture."""
-MOST_UNWATCHED, MOST_ALONE = 2 * 10**7, 64
-"""Values of all gradients that are kept image by image; and images of these."""
+MOST_UNWATCHED, MOST_ALONE = 10**8, 32
+"""Values of all gradients that are taken image by image; and images of these."""
+MOST_KNOWN = 8
+"""Tokens, up to which it is asked whether all but one are the same for every image."""
+MOST_APART = 4
+"""Layers beside each other that are looked at, drawn."""
 SLIDING = 8
 """Images that are enough where every layer adds up over places."""
 
@@ -140,29 +144,35 @@ def unwatched(
     few = batch.first(most)
     for value in values.values():
         value.requires_grad_(True)
+    rows: dict[tuple[str, bool], list[tuple[Tensor, Tensor]]] = {}
     try:
-        found = [_alone(network, few.at(torch.tensor([i])), list(values.values()), rng) for i in range(few.size)]
+        for i in range(few.size):
+            gradients = _alone(network, few.at(torch.tensor([i])), list(values.values()), rng)
+            for name, gradient in zip(values, gradients, strict=True):
+                if gradient is not None:
+                    rows.setdefault((name, False), []).append(_own_row(gradient.flatten(1)))
+                    rows.setdefault((name, True), []).append(_own_row(gradient.flatten(1).T))
     except (RuntimeError, ValueError):  # norms over a batch want more than one image
         return {}
     finally:
         for value in values.values():
             value.requires_grad_(False)
     leaks: dict[str, Leak] = {}
-    for i, name in enumerate(values):
-        alone = [gradients[i] for gradients in found]
-        if any(gradient is None for gradient in alone):
+    for (name, _), each in rows.items():
+        main, weights = (torch.stack(part) for part in zip(*each, strict=True))
+        if len(main) < few.size or main.shape[1] < LEAST or not varies(main):
             continue
-        per_image = torch.stack([gradient for gradient in alone if gradient is not None]).flatten(2)
-        for turned in (per_image, per_image.transpose(1, 2)):
-            main = turned[torch.arange(few.size), turned.norm(dim=2).argmax(dim=1)]  # what an image puts into its row
-            main = F.normalize(main, dim=1)
-            if turned.shape[2] < LEAST or not varies(main):
-                continue
-            shares = drawn([torch.einsum("bui,bi->bu", turned, main)], main, few.size, rng)
-            leak = Leak(turned.shape[2], turned.shape[1], 1.0, shares)
-            if name not in leaks or _most(leak) > _most(leaks[name]):
-                leaks[name] = leak
+        shares = drawn([weights], main, few.size, rng)
+        leak = Leak(main.shape[1], weights.shape[1], 1.0, shares, crowd=crowd(weights))
+        if name not in leaks or _most(leak) > _most(leaks[name]):
+            leaks[name] = leak
     return leaks
+
+
+def _own_row(gradient: Tensor) -> tuple[Tensor, Tensor]:
+    """What one image puts into its largest row of (rows, inputs), and how much of it into every row."""
+    main = F.normalize(gradient[gradient.norm(dim=1).argmax()], dim=0)
+    return main, gradient @ main
 
 
 def _alone(network: nn.Module, one: Batch, values: list[Tensor], rng: torch.Generator) -> tuple[Tensor | None, ...]:
@@ -187,8 +197,16 @@ def affordable(watch: Watch, images: int, free: bool = False) -> int:
 def _leak(product: Product, picture: Tensor | None, images: int, rng: torch.Generator) -> Leak | None:
     if product.given is None or not product.gradients:
         return None
-    _, places, inputs = product.given.shape
+    places, inputs = product.given.shape[1:]
     units = len(product.weight)
+    if inputs >= LEAST and places > 1 and len(product.given) == images:
+        if product.apart:
+            some = torch.randperm(places, generator=rng)[:MOST_APART].tolist()
+            beside = [_leak(_place(product, i), picture, images, rng) for i in some]
+            return max((each for each in beside if each is not None), key=_most, default=None)
+        vary = [i for i in range(places) if varies(product.given[:, i])] if places <= MOST_KNOWN else []
+        if len(vary) == 1:  # the other tokens are the server's own
+            return _leak(_place(product, vary[0]), picture, images, rng)
     if places > 1 or len(product.given) != images:
         if inputs < LEAST:
             return None
@@ -203,6 +221,13 @@ def _leak(product: Product, picture: Tensor | None, images: int, rng: torch.Gene
     clear = 1.0 if product.pixels else recognisable(given, picture)
     together = max(map(crowd, rows), key=lambda each: each.concentration, default=None)
     return Leak(inputs, units, held, drawn(rows, given, images, rng, held), clear=clear, crowd=together)
+
+
+def _place(product: Product, place: int) -> Product:
+    """One of its tokens alone."""
+    given, one = product.given, slice(place, place + 1)
+    gradients = tuple(g[:, one] for g in product.gradients if given is not None and g.shape[:2] == given.shape[:2])
+    return replace(product, given=None if given is None else given[:, one], gradients=gradients, apart=False)
 
 
 def drawn(
