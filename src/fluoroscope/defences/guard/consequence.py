@@ -9,7 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from fluoroscope.defences.guard.isolation import NOTHING
-from fluoroscope.defences.guard.profile import Leak, Profile
+from fluoroscope.defences.guard.leak import Leak
+from fluoroscope.defences.guard.profile import Profile
 from fluoroscope.defences.guard.verdict import Reason, Severity
 
 Other = Callable[[], Profile | None]
