@@ -163,7 +163,9 @@ def _drawn_apart(found: Profile, agreed: Other) -> list[Reason]:
     """
     readable = {name: leak for name, leak in found.leaks.items() if leak.crowd and _large(leak) >= READABLE}
     known = agreed() if readable else None
-    for name, leak in readable.items() if known is not None else ():
+    if known is None:
+        return []
+    for name, leak in readable.items():
         base = known.leaks.get(name)
         if leak.crowd is None or base is None or base.crowd is None:
             continue

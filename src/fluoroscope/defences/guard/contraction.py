@@ -164,7 +164,7 @@ def _einsum(equation: str, operands: tuple[Tensor, ...], work: int | None = None
     if work is None:
         work = math.prod(size.values())
     return Contraction(
-        x, w, True, samples, outputs, matrix, work, carries=not shared, apart=len(shared) > 0 and len(lead) < 2
+        x, w, True, samples, outputs, matrix, work, carries=not shared, apart=bool(shared) and lead == [xs[0]]
     )
 
 
@@ -226,12 +226,12 @@ def _convolution(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Contraction:
         if slides:
             return None
         read = convolved(v if v.ndim == w.ndim else v[None], kernel, stride, padding, dilation)
-        return read if groups == 1 else read.unflatten(2, (groups, -1)).squeeze(1)
+        return read if groups == 1 else read.reshape(len(read), groups, -1)
 
     def units(out: Tensor) -> Tensor:
         out = out if out.ndim == w.ndim else out[None]
         places = out.flatten(2).transpose(1, 2)
-        return places if groups == 1 or slides else places.unflatten(2, (groups, -1)).squeeze(1)
+        return places if groups == 1 or slides else places.reshape(len(out), groups, -1)
 
     return Contraction(
         x,

@@ -118,7 +118,7 @@ def _leak(product: Product, picture: Tensor | None, images: int, rng: torch.Gene
     units = len(product.weight)
     if inputs >= LEAST and places > 1 and len(product.given) == images:
         if product.apart:
-            beside = [_place(product, i) for i in range(places)]
+            beside = [each for i in range(places) if (each := _place(product, i)).gradients]
             beside.sort(key=lambda each: crowd(each.gradients[0].flatten(1)).concentration, reverse=True)
             leaks = [_leak(each, picture, images, rng) for each in beside[:MOST_APART]]
             return max((leak for leak in leaks if leak is not None), key=largest, default=None)
