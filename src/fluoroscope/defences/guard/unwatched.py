@@ -14,6 +14,8 @@ from fluoroscope.defences.guard.losses import losses
 
 MOST_UNWATCHED, MOST_ALONE = 10**8, 32
 """Values of all gradients that are taken image by image; and images of these."""
+LARGEST = 10**8
+"""Values in all, up to which a few images are taken whatever it costs."""
 
 
 def free(network: nn.Module, seen: Collection[str]) -> dict[str, nn.Parameter]:
@@ -38,7 +40,7 @@ def unwatched(
         rng: draws labels and smaller batches.
     """
     kept = sum(value.numel() for value in values.values())
-    most = min(MOST_ALONE, MOST_UNWATCHED // max(kept, 1), images)
+    most = min(MOST_ALONE, max(MOST_UNWATCHED // max(kept, 1), FEWEST if kept <= LARGEST else 0), images)
     if not values or most < FEWEST:
         return {}
     few = batch.first(most)
