@@ -2,7 +2,8 @@
 
 A crafted model counts only if it leaks, measured on a batch by its maker's own reading. Each is judged with the agreed
 network and the client's own images, and without anything agreed. Honest ones are judged with and without it too.
-`GUARD_EVERY=7 GUARD_SEED=5 python -m benchmarks guard` takes every seventh of them, of another seed.
+`GUARD_EVERY=7 GUARD_SEED=5 python -m benchmarks guard` takes every seventh of them, of another seed, and
+`GUARD_PARTS=monai,plain` these parts alone.
 """
 
 import os
@@ -10,7 +11,7 @@ import statistics
 import time
 import warnings
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 
 import torch
@@ -23,6 +24,7 @@ from benchmarks._crafted import Case
 from benchmarks._crafted_inside import crafted
 from benchmarks._held_out import held_out
 from benchmarks._honest import grown, honest, noised, pruned, quantised
+from benchmarks._hosts import hosts
 from benchmarks._leaking import LITTLE, leaks
 from benchmarks._monai import class_prior, lora_merged, monai, odd
 from fluoroscope.data import Request, load
@@ -70,6 +72,11 @@ def adaptive(aux: dict[tuple[int, int], Tensor]) -> Iterator[Case]:
 def put_aside(aux: dict[tuple[int, int], Tensor]) -> Iterator[Case]:
     for number, images in enumerate(aux.values()):
         yield from held_out(images[:96], torch.Generator().manual_seed(SEED + number))
+
+
+def elsewhere(aux: dict[tuple[int, int], Tensor]) -> Iterator[Case]:
+    for number, images in enumerate(aux.values()):
+        yield from hosts(images[:96], torch.Generator().manual_seed(SEED + number))
 
 
 def misses(name: str, cases: Iterable[Case], aux: dict[tuple[int, int], Tensor]) -> None:
@@ -150,7 +157,7 @@ def others(aux: dict[tuple[int, int], Tensor]) -> Iterator[tuple[str, nn.Module,
             yield case.kind, case.model, images[-OWN:]
 
 
-def alarms(name: str, models: Iterable[tuple[str, nn.Module, Tensor]]) -> tuple[int, int]:
+def alarms(name: str, models: Iterable[tuple[str, nn.Module, Tensor]]) -> None:
     """Print who was refused wrongly."""
     wrong, count, unrun, seconds, loud = defaultdict(Counter), 0, 0, [], 0
     for kind, model, images in islice(models, 0, None, every()):
@@ -170,7 +177,6 @@ def alarms(name: str, models: Iterable[tuple[str, nn.Module, Tensor]]) -> tuple[
         print(f"  {way}: false alarms {total} of {count} {_between(wilson(total, count))} {dict(wrong[way]) or ''}")
     print(f"  D-SNR above 1 (baseline): false alarms {loud} of {count}")
     print(f"  seconds: median {statistics.median(seconds):.2f}, largest {max(seconds):.2f}", flush=True)
-    return wrong["alone"].total(), count
 
 
 def beside_start(aux: dict[tuple[int, int], Tensor]) -> None:
@@ -230,14 +236,18 @@ def main() -> None:
     torch.set_num_threads(1)
     aux = auxiliary()
     torch.manual_seed(SEED)  # of layers that are left as torch makes them
-    times()
-    misses("put aside", put_aside(aux), aux)
-    misses("adaptive", adaptive(aux), aux)
-    misses("published and disguised", crafted(aux, SEED), aux)
-    found = [alarms("MONAI and odd parts", hospitals(aux)), alarms("plain and registered", others(aux))]
-    beside_start(aux)
-    wrong, count = sum(w for w, _ in found), sum(n for _, n in found)
-    print(f"honest in all: {wrong} of {count} refused {_between(wilson(wrong, count))}")
+    parts: dict[str, Callable[[], object]] = {
+        "times": times,
+        "aside": lambda: misses("put aside", put_aside(aux), aux),
+        "places": lambda: misses("in other places", elsewhere(aux), aux),
+        "adaptive": lambda: misses("adaptive", adaptive(aux), aux),
+        "published": lambda: misses("published and disguised", crafted(aux, SEED), aux),
+        "monai": lambda: alarms("MONAI and odd parts", hospitals(aux)),
+        "plain": lambda: alarms("plain and registered", others(aux)),
+        "grown": lambda: beside_start(aux),
+    }
+    for name in os.environ.get("GUARD_PARTS", ",".join(parts)).split(","):
+        parts[name]()
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import torch
 from benchmarks._adaptive import Adaptive, bins, deep, head, mlp, put, recovered, rows
 from benchmarks._adaptive_calls import bends, fishing, names
 from benchmarks._held_out import held_out
+from benchmarks._hosts import hosts
 from benchmarks._monai import Bottleneck, Context, Film, TwoInputs, Words, class_prior
 from torch import nn
 
@@ -28,7 +29,7 @@ def checks(verdict) -> set[str]:
     return {reason.check for reason in verdict.reasons if reason.severity == "refuse"}
 
 
-FAMILIES = {family.__name__: family for family in (deep, bends, names, held_out)}
+FAMILIES = {family.__name__: family for family in (deep, bends, names, held_out, hosts)}
 CHOSEN = [
     ("deep", "mixed and undone"),
     ("deep", "shift of a batch norm"),
@@ -41,6 +42,12 @@ CHOSEN = [
     ("names", "call/lora"),
     ("held_out", "gated"),
     ("held_out", "halves/sparse"),
+    ("held_out", "trained to leak"),
+    ("hosts", "host/attention's values"),
+    ("hosts", "host/gru"),
+    ("hosts", "host/experts, 192"),
+    ("hosts", "host/sparse mixed before tanh"),
+    ("hosts", "host/groups"),
 ]
 
 

@@ -8,7 +8,8 @@ from torch import nn
 from fluoroscope.defences.guard.backward import products, watched
 from fluoroscope.defences.guard.batches import Batch, batch, completed
 from fluoroscope.defences.guard.held import holds
-from fluoroscope.defences.guard.isolation import differences, distances, read, readings, tokens, unlike
+from fluoroscope.defences.guard.isolation import crowd, differences, distances, read, readings, tokens, unlike
+from fluoroscope.defences.guard.linear_steps import straight
 from fluoroscope.defences.guard.losses import losses
 from fluoroscope.defences.guard.profile import prepared, profile, twin
 
@@ -62,6 +63,26 @@ def test_equal_rows_are_one_and_dead_rows_are_none():
     many = torch.cat([rows, 3 * rows, -rows, torch.zeros(2, 9)])
     assert len(unlike(many)) == 5
     assert len(differences(unlike(rows[:1]))) == 0
+
+
+def test_a_crowd_is_told_from_single_images_and_sleeping_rows():
+    alone, shared = torch.eye(8), torch.ones(8, 8)
+    assert crowd(alone).concentration == pytest.approx(1)
+    assert crowd(-3 * shared).concentration == pytest.approx(1 / 8)
+    half = torch.cat([alone, torch.zeros(8, 8)], dim=1)
+    assert (crowd(half).concentration, crowd(half).asleep) == (pytest.approx(0.5), 0.5)
+    drawn = torch.randn(12, 20, generator=rng())
+    loop = sum(float((row**2).sum() / row.abs().sum() ** 2) for row in drawn.T) / 20
+    assert crowd(drawn).concentration == pytest.approx(loop)
+
+
+def test_what_hardly_bends_is_no_bend():
+    given = torch.randn(40, 16, generator=rng())
+    assert straight(given, torch.tanh(1e-3 * given))
+    assert straight(given, F.leaky_relu(given + 20))
+    assert not straight(given, F.relu(given))
+    assert not straight(given, torch.tanh(given))
+    assert not straight(given, torch.zeros(40, 16))
 
 
 def test_tokens_alone_in_a_row():
@@ -119,6 +140,33 @@ def test_a_mixing_that_is_undone_is_seen_at_the_bend():
     watch, out = watched(prepared(model), batch(torch.rand(5, 1, 4, 4, generator=rng())))
     first = products(watch, losses(out, 5, rng()).sum(), 5)[0]
     assert any(torch.allclose(g @ q, first.gradients[0], atol=1e-6) for g in first.gradients[1:])
+
+
+@pytest.mark.parametrize("bend", [nn.Tanh(), nn.LeakyReLU()])
+def test_a_mixing_is_seen_behind_a_bend_that_hardly_bends(bend):
+    q, _ = torch.linalg.qr(torch.randn(6, 6, generator=rng()))
+    model = nn.Sequential(nn.Flatten(), nn.Linear(16, 6), bend, nn.Linear(6, 6), nn.ReLU(), nn.Linear(6, 2))
+    with torch.no_grad():
+        model[1].weight.mul_(1e-3)
+        model[1].bias.copy_(torch.full((6,), 0.0 if isinstance(bend, nn.Tanh) else 9.0))
+        model[3].weight.copy_(q)
+        model[3].bias.copy_(-q.sum(dim=1) * (0.0 if isinstance(bend, nn.Tanh) else 9.0))
+    watch, out = watched(prepared(model), batch(torch.rand(5, 1, 4, 4, generator=rng())))
+    first, second, _ = products(watch, losses(out, 5, rng()).sum(), 5)
+    assert any(torch.allclose(g, second.gradients[-1], atol=1e-6) for g in first.gradients[1:])
+
+
+def test_groups_are_layers_beside_each_other():
+    """The gradient of each group's kernel is what it read times what came back to it."""
+    layer = nn.Conv2d(4, 6, 5, groups=2)
+    model = nn.Sequential(layer, nn.ReLU(), nn.Flatten(), nn.Linear(6, 2))
+    images = torch.rand(7, 4, 5, 5, generator=rng())
+    watch, out = watched(prepared(model), batch(images))
+    first = products(watch, losses(out, 7, rng()).sum(), 7)[0]
+    assert first.apart
+    made = torch.einsum("bgu,bgi->gui", first.gradients[0], first.given)
+    own = torch.autograd.grad(losses(model(images), 7, rng()).sum(), layer.weight)[0]
+    assert torch.allclose(made.reshape(own.shape), own, atol=1e-5)
 
 
 def test_inside_of_attention_is_watched_too():

@@ -20,7 +20,7 @@ from torch.overrides import TorchFunctionMode
 
 from fluoroscope.defences.guard.batches import Batch
 from fluoroscope.defences.guard.contraction import Contraction, contraction
-from fluoroscope.defences.guard.linear_steps import AFFINE, LINEAR
+from fluoroscope.defences.guard.linear_steps import AFFINE, LINEAR, straight
 
 MOST_BENDS = 4
 """Places where a product's values may bend that are looked at."""
@@ -42,6 +42,8 @@ class Product:
     """Multiplications for one image."""
     weight: Tensor
     """(units, inputs)."""
+    apart: bool = False
+    """Its tokens are layers beside each other."""
 
 
 @dataclass(eq=False)
@@ -158,7 +160,8 @@ class Watch(TorchFunctionMode):
         differentiable = [v for v in _flat(out) if isinstance(v, Tensor) and v.requires_grad]
         if not differentiable:
             return
-        for number, edge, shape in bends:
+        linear = bool(bends) and len(data) == 1 and straight(data[0], out)
+        for number, edge, shape in () if linear else bends:
             self.seen[number].bends.append((edge, shape))
         learnt = any(self._about(value).learnt for value in data)
         if form is not None and form.one_side and isinstance(out, Tensor) and out.requires_grad:
@@ -179,7 +182,7 @@ class Watch(TorchFunctionMode):
             )
             self._set(out, _Made(products=(*inherited[-MOST_BENDS:], len(self.seen) - 1), learnt=True))
             return
-        keeps = name in LINEAR or (name in AFFINE and len(data) == 1)
+        keeps = linear or name in LINEAR or (name in AFFINE and len(data) == 1)
         if name in AFFINE and len(data) > 1 and name.strip("_").rstrip("_") in ("add", "radd", "iadd", "sub", "isub"):
             keeps = True  # a sum is linear in both
         products = tuple(dict.fromkeys(p for value in data for p in self._about(value).products)) if keeps else ()
@@ -263,6 +266,7 @@ def products(
                 seen.pixels,
                 seen.form.work // max(images, 1),
                 seen.form.matrix(seen.weight),
+                seen.form.apart,
             )
         )
     return made

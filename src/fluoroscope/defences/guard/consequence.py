@@ -4,11 +4,13 @@ A number is compared with that of a twin (the same layers with fresh weights, on
 agreed network. Wide dense layers leak by themselves; what is refused is what leaks more than they do.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from fluoroscope.defences.guard.isolation import NOTHING
-from fluoroscope.defences.guard.profile import Leak, Profile
+from fluoroscope.defences.guard.leak import Leak
+from fluoroscope.defences.guard.profile import Profile
 from fluoroscope.defences.guard.verdict import Reason, Severity
 
 Other = Callable[[], Profile | None]
@@ -16,10 +18,18 @@ Other = Callable[[], Profile | None]
 BEYOND_TWIN, BEYOND_TWIN_ALONE, BEYOND_AGREED = 0.3, 0.36, 0.2
 """Share of the images that can be read, above a twin's (the second where nothing is agreed), and above the agreed
 network's. Training moves it less."""
+BEYOND_ALL = 0.4
+"""Above the agreed network's in the largest batch: refused whatever a twin shows, which keeps what is not learnt."""
 SPARSE, SPARSE_TIMES, SPARSE_BEYOND, SPARSE_BATCH = 0.3, 3.0, 0.12, 32
 """Share of the rows that one image has to itself, and how often a twin's; less has to be read then to be refused."""
 LEAKY, LARGE_BATCH = 0.95, 64
 """A share of a large batch that is refused for what it is where nothing was agreed, whoever made the network."""
+READABLE, MORE = 0.08, 1.15
+"""Share of a large batch that has to be read where rows were drawn apart, and how often the agreed network's."""
+DRAWN, DRAWN_TIMES, DIED = 0.045, 1.5, 0.02
+"""How much more than in the agreed network images keep rows to themselves, while no more rows than this died."""
+AWOKEN, AWOKEN_SIGMA = 0.1, 2.5
+"""Share of the rows that no image woke in the agreed network and some wake now, in all and beyond chance."""
 TOKENS, TOKENS_BEYOND = 0.15, 0.1
 OWNED, OWNED_BEYOND, OWNED_IMAGES = 0.9, 0.3, 8
 FISHED, FISHED_BEYOND = 10.0, 5.0
@@ -39,6 +49,7 @@ def consequence(found: Profile, twin: Other, agreed: Other) -> list[Reason]:
     """
     return [
         *_reading(found, twin, agreed),
+        *_drawn_apart(found, agreed),
         *_tokens(found, twin, agreed),
         *_owned(found, twin, agreed),
         *_silent(found, agreed),
@@ -51,6 +62,13 @@ def _reading(found: Profile, twin: Other, agreed: Other) -> list[Reason]:
         return []
     known = agreed()
     above = {gap.place: gap.beyond for gap in gaps(found, known)}
+    far = [gap for gap in gaps(found, known) if known is not None and gap.largest and gap.beyond >= BEYOND_ALL]
+    if far:
+        return [
+            _reason("isolation", max(far, key=lambda gap: gap.beyond), "refuse", "of the agreed network, few could")
+        ]
+    if max(above.values()) < SPARSE_BEYOND:
+        return [_noted(readable)]
     beside = [
         gap
         for gap in gaps(found, twin())
@@ -66,7 +84,12 @@ def _reading(found: Profile, twin: Other, agreed: Other) -> list[Reason]:
         return [
             _reason("isolation", most, "refuse", "honest networks of this kind leak as much, and should not be used")
         ]
-    return [_reason("singling out", most, "note", "an honest network of this kind shows about as many")]
+    return [_noted(readable)]
+
+
+def _noted(readable: list["Gap"]) -> Reason:
+    most = max(readable, key=lambda gap: (gap.images, gap.share))
+    return _reason("singling out", most, "note", "an honest network of this kind shows about as many")
 
 
 def _plain(gap: "Gap", images: int, agreed: Profile | None) -> bool:
@@ -86,6 +109,8 @@ class Gap:
     rows: float
     other_rows: float
     clear: float = 1.0
+    largest: bool = False
+    """Of the largest batch that was drawn."""
 
     @property
     def layer(self) -> str:
@@ -113,8 +138,9 @@ def gaps(found: Profile, other: Profile | None) -> list[Gap]:
         base = other.leaks.get(name) if other is not None else None
         for images, reading in leak.shares.items():
             same = (base.shares.get(images) if base is not None else None) or NOTHING
-            made.append(Gap((name, images, "alone"), reading.alone, same.alone, reading.rows, same.rows, leak.clear))
-            made.append(Gap((name, images, "apart"), reading.apart, same.apart, reading.rows, same.rows, leak.clear))
+            rest = (reading.rows, same.rows, leak.clear, images == max(leak.shares))
+            made.append(Gap((name, images, "alone"), reading.alone, same.alone, *rest))
+            made.append(Gap((name, images, "apart"), reading.apart, same.apart, *rest))
     return made
 
 
@@ -127,6 +153,46 @@ def _reason(check: str, gap: Gap, severity: Severity, beside: str) -> Reason:
         f"as they are: each stands alone in a row, or in the difference of two; {beside}.",
         {"share that can be read": gap.share, "share beside": gap.other, "share of rows with one image": gap.rows},
     )
+
+
+def _drawn_apart(found: Profile, agreed: Other) -> list[Reason]:
+    """Rows that were moved towards single images from the agreed network, by less than shows in what can be read.
+
+    Training puts rows to sleep, and those left may have fewer images each. It does not wake them: a row that no image
+    wakes has no gradient.
+    """
+    readable = {name: leak for name, leak in found.leaks.items() if leak.crowd and _large(leak) >= READABLE}
+    known = agreed() if readable else None
+    if known is None:
+        return []
+    for name, leak in readable.items():
+        base = known.leaks.get(name)
+        if leak.crowd is None or base is None or base.crowd is None:
+            continue
+        now, then = leak.crowd, base.crowd
+        chance = AWOKEN_SIGMA * math.sqrt(2 * then.asleep * (1 - then.asleep) / max(leak.units, 1))
+        awoken = then.asleep - now.asleep
+        more = leak.held * now.concentration - base.held * then.concentration
+        drawn = more >= max(DRAWN, (DRAWN_TIMES - 1) * base.held * then.concentration) and awoken >= -DIED
+        if awoken >= max(AWOKEN, chance) or (drawn and _read_of(leak) >= MORE * _read_of(base)):
+            sentence = (
+                f"The rows of {name} were moved towards single images: an image's share of a row is "
+                f"{now.concentration:.2f} on the mean, in the agreed network {then.concentration:.2f}; no image wakes "
+                f"{now.asleep:.0%} of them, there {then.asleep:.0%}. Training puts rows to sleep, and wakes none."
+            )
+            numbers = {"concentration": now.concentration, "concentration agreed": then.concentration}
+            return [Reason("isolation", name, "refuse", sentence, {**numbers, "rows awoken": awoken})]
+    return []
+
+
+def _large(leak: Leak) -> float:
+    """Share that can be read of the largest batch."""
+    return leak.shares[max(leak.shares)].apart if leak.shares else 0.0
+
+
+def _read_of(leak: Leak) -> float:
+    """Shares of all batches but the smallest, added up: few draws of one size say little."""
+    return sum(reading.apart for images, reading in leak.shares.items() if images > min(leak.shares))
 
 
 def _tokens(found: Profile, twin: Other, agreed: Other) -> list[Reason]:

@@ -38,6 +38,8 @@ class Contraction:
     """The output is linear in what went in, by a step that the server knows."""
     slides: bool = False
     """A convolution that adds up over places: its gradient holds no single thing that was read."""
+    apart: bool = False
+    """Places are layers beside each other, with weights of their own."""
 
 
 def contraction(
@@ -161,7 +163,9 @@ def _einsum(equation: str, operands: tuple[Tensor, ...], work: int | None = None
 
     if work is None:
         work = math.prod(size.values())
-    return Contraction(x, w, True, samples, outputs, matrix, work, carries=not shared)
+    return Contraction(
+        x, w, True, samples, outputs, matrix, work, carries=not shared, apart=bool(shared) and lead == [xs[0]]
+    )
 
 
 def _spread_out(a: Tensor, b: Tensor) -> Contraction | None:
@@ -216,17 +220,30 @@ def _convolution(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Contraction:
     pointwise = groups == 1 and max(kernel) == 1
     covers = groups == 1 and min(kernel) >= 8 and all(2 * k >= n for k, n in zip(kernel, x_.shape[2:], strict=True))
 
-    slides = groups != 1 or not (whole or patches or pointwise or covers)
+    slides = not (whole or patches or pointwise or covers)
 
     def samples(v: Tensor) -> Tensor | None:
-        return None if slides else convolved(v if v.ndim == w.ndim else v[None], kernel, stride, padding, dilation)
+        if slides:
+            return None
+        read = convolved(v if v.ndim == w.ndim else v[None], kernel, stride, padding, dilation)
+        return read if groups == 1 else read.reshape(len(read), groups, -1)
 
     def units(out: Tensor) -> Tensor:
         out = out if out.ndim == w.ndim else out[None]
-        return out.flatten(2).transpose(1, 2)
+        places = out.flatten(2).transpose(1, 2)
+        return places if groups == 1 or slides else places.reshape(len(out), groups, -1)
 
     return Contraction(
-        x, w, _one(x, w) and x.requires_grad, samples, units, lambda v: v.flatten(1), work, carries=whole, slides=slides
+        x,
+        w,
+        _one(x, w) and x.requires_grad,
+        samples,
+        units,
+        lambda v: v.flatten(1),
+        work,
+        carries=whole and groups == 1,
+        slides=slides,
+        apart=groups > 1 and not slides,
     )
 
 

@@ -24,6 +24,8 @@ MANY_ROWS = 1024
 MOST_TOKENS, MOST_TOKEN_ROWS = 2048, 512
 MOST_PAIRED, MOST_PAIRED_TOKENS = 160, 512
 FEWEST_TOKENS, FEWEST_ROWS = 16, 8
+ASLEEP = 1e-9
+"""Of the largest row: below, a row has no gradient."""
 COMMON = 3
 """Images that must cancel in a difference: the proportion of two rows is always right for one."""
 
@@ -80,6 +82,26 @@ def unlike(rows: Tensor, generator: torch.Generator | None = None) -> Tensor:
     first = torch.ones(len(rows), dtype=torch.bool)
     first[1:] = keys[order].diff().abs() > 1e-6
     return rows[order[first]]
+
+
+@dataclass(frozen=True)
+class Crowd:
+    """How the images share rows; hardly differs from draw to draw, and moves before images can be read."""
+
+    concentration: float
+    """The inverse participation ratio of a row, (sum c^2) / (sum |c|)^2, on the mean over all rows: 1/n where n images
+    share every row alike, 1 where each row has one image. A dead row gives nothing away, and counts as 0."""
+    asleep: float
+    """Share of the rows that no image wakes."""
+
+
+def crowd(gradient: Tensor) -> Crowd:
+    """Of (images, units)."""
+    rows = gradient.T.double().abs()
+    largest = rows.amax(dim=1)
+    alive = torch.isfinite(largest) & (largest > ASLEEP * largest.max())
+    shares = F.normalize(rows[alive], p=1, dim=1)
+    return Crowd(float(shares.square().sum()) / max(len(rows), 1), 1 - float(alive.double().mean()))
 
 
 def distances(given: Tensor) -> Tensor:

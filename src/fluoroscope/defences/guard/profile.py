@@ -2,48 +2,29 @@
 
 import copy
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fluoroscope.defences.guard.backward import Product, Watch, products, watched
-from fluoroscope.defences.guard.batches import Batch
+from fluoroscope.defences.guard.batches import MOST_IMAGES, Batch
 from fluoroscope.defences.guard.held import holds, recognisable, varies
-from fluoroscope.defences.guard.isolation import NOTHING, Reading, read, tokens
+from fluoroscope.defences.guard.isolation import Reading, crowd, tokens
+from fluoroscope.defences.guard.leak import FEWEST, LEAST, SIZES, Leak, drawn, largest
 from fluoroscope.defences.guard.losses import losses, sizes
+from fluoroscope.defences.guard.unwatched import free, unwatched
 from fluoroscope.rng import generator
 
-SIZES = ((16, 4), (32, 3), (64, 2), (128, 1))
-"""Images in a batch, and how many such batches are drawn: bins for few images show with few."""
 PRODUCTS = 10 * 10**9
 """Multiplications of the images that go through the network: about a second. Counted, so verdicts are repeatable."""
-FEWEST, LEAST = 4, 16
-"""Images that go through any network, and inputs of a layer that can hold a picture."""
-MOST_UNWATCHED, MOST_ALONE = 2 * 10**7, 64
-"""Values of all gradients that are kept image by image; and images of these."""
+MOST_KNOWN = 8
+"""Tokens, up to which it is asked whether all but one are the same for every image."""
+MOST_APART = 4
+"""Layers beside each other that are looked at: those whose rows have the fewest images."""
 SLIDING = 8
 """Images that are enough where every layer adds up over places."""
-
-
-class Leak(NamedTuple):
-    """What one product gives away."""
-
-    inputs: int
-    """Values that a row of it reads."""
-    units: int
-    """Rows."""
-    held: float
-    """How far what it reads holds the picture: 1 for the picture itself, 0 for a few pooled features."""
-    shares: Mapping[int, Reading]
-    """For batches of so many images, what can be read of them, times `held`."""
-    tokens: float = 0.0
-    """Share of the rows in which one token, or patch, stands alone."""
-    clear: float = 1.0
-    """Whether what is read has enough values to recognise somebody by."""
 
 
 @dataclass(frozen=True)
@@ -96,15 +77,15 @@ def profile(network: nn.Module, batch: Batch, seed: int = 0) -> Profile:
     with torch.random.fork_rng(devices=[]):  # some networks draw numbers, such as those with a latent code
         torch.manual_seed(seed % 2**31)
         watch, out = watched(network, few)
-        free = _free(network, {name for seen in watch.seen for name in seen.leaves})
-        batch = batch.first(affordable(watch, few.size, bool(free)))
+        hidden = free(network, {name for seen in watch.seen for name in seen.leaves})
+        batch = batch.first(affordable(watch, few.size, bool(hidden)))
         if batch.size > few.size:
             watch, out = watched(network, batch)
     each = losses(out, batch.size, rng)
     if each is None or not each.requires_grad:
         raise ValueError("nothing that the network returns depends on its input")
     if not watch.seen:
-        return Profile(unwatched(network, batch, free, 0, rng), 0.0, 1.0, batch.size)
+        return Profile(unwatched(network, batch, hidden, MOST_IMAGES, rng), 0.0, 1.0, batch.size)
     total = (each / sizes(each, out)).sum()
     last, first = watch.seen[-1], watch.seen[0]
     found = products(watch, total, batch.size, lambda seen: seen is first or seen is last or not seen.form.slides)
@@ -114,61 +95,9 @@ def profile(network: nn.Module, batch: Batch, seed: int = 0) -> Profile:
         leak = None if product is found[-1] else _leak(product, picture, batch.size, rng)
         if leak is not None:
             leaks[f"{product.name}#{len(leaks)}" if product.name in leaks else product.name] = leak
-    leaks |= unwatched(network, batch, free, sum(s.form.work for s in watch.seen) / batch.size, rng)
+    work = sum(seen.form.work for seen in watch.seen) / batch.size
+    leaks |= unwatched(network, batch, hidden, max(int(PRODUCTS / max(3 * work, 1)), SLIDING), rng)
     return Profile(leaks, *_passed(found, batch.size), batch.size, class_ratio(found[-1], out))
-
-
-def _free(network: nn.Module, seen: Collection[str]) -> dict[str, nn.Parameter]:
-    """Arrays that could hold pictures, and that no watched product uses."""
-    return {
-        name: value
-        for name, value in network.named_parameters()
-        if name not in seen and value.ndim >= 2 and len(value) and min(len(value), value[0].numel()) >= LEAST
-    }
-
-
-def unwatched(
-    network: nn.Module, batch: Batch, values: Mapping[str, nn.Parameter], work: float, rng: torch.Generator
-) -> dict[str, Leak]:
-    """The same of arrays that no watched product uses, from every image's own gradient: slow, and blind to nothing."""
-    kept = sum(value.numel() for value in values.values())
-    most = min(MOST_ALONE, MOST_UNWATCHED // max(kept, 1), max(int(PRODUCTS / max(3 * work, 1)), SLIDING))
-    if not values or most < FEWEST:
-        return {}
-    few = batch.first(most)
-    for value in values.values():
-        value.requires_grad_(True)
-    try:
-        found = [_alone(network, few.at(torch.tensor([i])), list(values.values()), rng) for i in range(few.size)]
-    except (RuntimeError, ValueError):  # norms over a batch want more than one image
-        return {}
-    finally:
-        for value in values.values():
-            value.requires_grad_(False)
-    leaks: dict[str, Leak] = {}
-    for i, name in enumerate(values):
-        alone = [gradients[i] for gradients in found]
-        if any(gradient is None for gradient in alone):
-            continue
-        per_image = torch.stack([gradient for gradient in alone if gradient is not None]).flatten(2)
-        for turned in (per_image, per_image.transpose(1, 2)):
-            main = turned[torch.arange(few.size), turned.norm(dim=2).argmax(dim=1)]  # what an image puts into its row
-            main = F.normalize(main, dim=1)
-            if turned.shape[2] < LEAST or not varies(main):
-                continue
-            shares = drawn([torch.einsum("bui,bi->bu", turned, main)], main, few.size, rng)
-            leak = Leak(turned.shape[2], turned.shape[1], 1.0, shares)
-            if name not in leaks or _most(leak) > _most(leaks[name]):
-                leaks[name] = leak
-    return leaks
-
-
-def _alone(network: nn.Module, one: Batch, values: list[Tensor], rng: torch.Generator) -> tuple[Tensor | None, ...]:
-    with torch.enable_grad():
-        each = losses(network(*one.inputs, **one.named), one.size, rng)
-        if each is None or not each.requires_grad:
-            return (None,) * len(values)
-        return torch.autograd.grad(each.sum(), values, allow_unused=True)
 
 
 def affordable(watch: Watch, images: int, free: bool = False) -> int:
@@ -185,8 +114,17 @@ def affordable(watch: Watch, images: int, free: bool = False) -> int:
 def _leak(product: Product, picture: Tensor | None, images: int, rng: torch.Generator) -> Leak | None:
     if product.given is None or not product.gradients:
         return None
-    _, places, inputs = product.given.shape
+    places, inputs = product.given.shape[1:]
     units = len(product.weight)
+    if inputs >= LEAST and places > 1 and len(product.given) == images:
+        if product.apart:
+            beside = [each for i in range(places) if (each := _place(product, i)).gradients]
+            beside.sort(key=lambda each: crowd(each.gradients[0].flatten(1)).concentration, reverse=True)
+            leaks = [_leak(each, picture, images, rng) for each in beside[:MOST_APART]]
+            return max((leak for leak in leaks if leak is not None), key=largest, default=None)
+        vary = [i for i in range(places) if varies(product.given[:, i])] if places <= MOST_KNOWN else []
+        if len(vary) == 1:  # the other tokens are the server's own
+            return _leak(_place(product, vary[0]), picture, images, rng)
     if places > 1 or len(product.given) != images:
         if inputs < LEAST:
             return None
@@ -199,26 +137,15 @@ def _leak(product: Product, picture: Tensor | None, images: int, rng: torch.Gene
         return None
     rows = distinct([gradient.flatten(1) for gradient in product.gradients if gradient.shape[1] == 1])
     clear = 1.0 if product.pixels else recognisable(given, picture)
-    return Leak(inputs, units, held, drawn(rows, given, images, rng, held), clear=clear)
+    together = max(map(crowd, rows), key=lambda each: each.concentration, default=None)
+    return Leak(inputs, units, held, drawn(rows, given, images, rng, held), clear=clear, crowd=together)
 
 
-def drawn(
-    rows: list[Tensor], given: Tensor, images: int, rng: torch.Generator, held: float = 1.0
-) -> dict[int, Reading]:
-    """What can be read of smaller batches, drawn from the whole: the mean of several."""
-    shares = {}
-    for size, repeats in SIZES if images >= SIZES[0][0] else ((images, 1),):
-        if size > images:
-            continue
-        chosen = [torch.randperm(images, generator=rng)[:size] for _ in range(repeats)]
-        each = [max((read(r[c], given[c], rng) for r in rows), key=lambda x: x.apart, default=NOTHING) for c in chosen]
-        alone, apart = sum(x.alone for x in each) / repeats, sum(x.apart for x in each) / repeats
-        shares[size] = Reading(held * alone, held * apart, sum(x.rows for x in each) / repeats)
-    return shares
-
-
-def _most(leak: Leak) -> float:
-    return max((reading.apart for reading in leak.shares.values()), default=0.0)
+def _place(product: Product, place: int) -> Product:
+    """One of its tokens alone."""
+    given, one = product.given, slice(place, place + 1)
+    gradients = tuple(g[:, one] for g in product.gradients if given is not None and g.shape[:2] == given.shape[:2])
+    return replace(product, given=None if given is None else given[:, one], gradients=gradients, apart=False)
 
 
 def distinct(gradients: list[Tensor]) -> list[Tensor]:
