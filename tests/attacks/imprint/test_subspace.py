@@ -11,7 +11,7 @@ from fluoroscope.federation.local_training import local_training
 from fluoroscope.scores.recovery import recovery
 from fluoroscope.types import LocalTraining, Sgd
 
-from .victims import FIRST, LR, crafted, one_step, phantoms, places, rng, update_of
+from .victims import FIRST, LR, crafted, one_step, peelable, phantoms, places, rng, update_of
 
 IMAGES = 100
 SURE = 0.95
@@ -149,3 +149,20 @@ def test_an_update_is_left_as_it_was():
     before = {name: value.clone() for name, value in update.items()}
     Subspace()(sent, update)
     assert all(torch.equal(update[name], before[name]) for name in update)
+
+
+def test_where_every_bin_holds_several_images_the_fewest_explain_them():
+    """A core that nothing can be peeled from: each image shares all its bins, and sums of others fit them too."""
+    sent = crafted(MediLeak(round(1.5 * IMAGES)), IMAGES, "p3-cnn", 1)
+    where = [places(sent.bins, phantoms(IMAGES, seed).images) for seed in range(3, 40)]
+    stuck = next(seed for seed, own in enumerate(where, 3) if peelable(own) < 0.7 * IMAGES)
+    images = phantoms(IMAGES, stuck)
+    score, wrong, sure_wrong = judged(Subspace()(sent, update_of(sent, images)), images.images)
+    assert score.rate.mean >= 0.95
+    assert wrong <= 2
+    assert sure_wrong == 0
+
+
+def test_crafting_depends_on_its_generator_alone():
+    first, second = (crafted(MediLeak(2 * IMAGES), IMAGES, "p3-cnn") for _ in range(2))
+    assert all(torch.equal(first.victim[name], second.victim[name]) for name in first.victim)

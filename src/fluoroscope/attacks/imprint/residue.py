@@ -1,5 +1,7 @@
 """What is left in every bin while images are taken out, by triples of bins that were found to belong together."""
 
+from functools import partial
+
 import torch
 from torch import Tensor
 
@@ -7,7 +9,8 @@ from fluoroscope.attacks.imprint.adjacent import in_range
 from fluoroscope.attacks.imprint.bin_sums import BinSums
 from fluoroscope.attacks.imprint.bins import BELOW
 from fluoroscope.attacks.imprint.craft import Crafted
-from fluoroscope.attacks.imprint.features import Feature
+from fluoroscope.attacks.imprint.fewest import SWEEPS, fewest
+from fluoroscope.attacks.imprint.readings import centred, edges, readings
 
 PROBES = 2048
 """Pixels that are looked at, at least; and four times the images."""
@@ -42,25 +45,15 @@ class Residue:
         coefficients = sums.coefficients[:, None]
         # Less the mean image, so that rounding is small beside what images differ by.
         pixels = sums.pixels[:, self.probes].double() - coefficients * self._mean
-        self._features = [
-            feature if sums.readable else _by_neighbours(feature, free, crafted.auxiliary.shape[1:])
-            for feature in bins.features
-        ]
-        # Neighbours are not the pixels themselves: how far off they are, the auxiliary images show.
-        pairs = zip(self._features, bins.features, strict=True)
-        self._off = [
-            4 * float((seen(crafted.auxiliary) - own(crafted.auxiliary)).square().mean().sqrt()) for seen, own in pairs
-        ]
-        above = [_weighed(sums.pixels, feature.numerator) for feature in self._features]
-        below = [
-            sums.coefficients if feature.denominator is None else _weighed(sums.pixels, feature.denominator)
-            for feature in self._features
-        ]
-        self._held = torch.cat([coefficients, pixels, torch.stack(above + below, 1), torch.ones_like(coefficients)], 1)
+        self._features, self._edges = centred(bins), edges(bins)
+        above, below, doubts = readings(sums, bins, crafted.auxiliary.shape[1:])
+        self._held = torch.cat([coefficients, pixels, above, below, doubts, torch.ones_like(coefficients)], 1)
+        self._variances = slice(-1 - len(bins.features), None)
         self._noise, self._guesses, self._work = 0.0, 0, 0
         self.members = torch.empty(0, 3, dtype=torch.int64)
         self._taken = torch.empty(0, self._held.shape[1], dtype=torch.float64)
         self.guessed = torch.empty(0, dtype=torch.bool)
+        self.lumps = torch.empty(0, dtype=torch.bool)  # what was taken out as no image: several in the same three bins
 
     @property
     def images(self) -> int:
@@ -93,7 +86,9 @@ class Residue:
             triples = triples[~self.empty[triples].any(1)]  # an image leaves something in each of its bins
             if not len(triples):
                 break
-            if not (self._together(triples) or self._alone(triples) or self._seen(triples)):
+            # From what is certain to what is likely. Lumps come last: until then, one may be images yet untold.
+            steps = (self._together, self._alone, self._fewest, self._seen, partial(self._fewest, lumps=True))
+            if not any(step(triples) for step in steps):
                 break
         return self.images > before
 
@@ -132,33 +127,48 @@ class Residue:
         self._take(self._held[rows[best]][None], members[best][None], guessed=not bool(alike[best]))
         return True
 
-    def _together(self, triples: Tensor) -> bool:
-        """Least squares over all triples: images that no combination of the others could replace."""
+    def _together(self, triples: Tensor, lumps: bool = False) -> bool:
+        """Least squares over all triples: images that no combination of the others could replace.
+
+        Or lumps, that are no image: two or more that share all their bins.
+        """
         if self._work + len(triples) ** 3 > WORK:
             return False
         self._work += len(triples) ** 3
-        rows, index = torch.unique(triples, return_inverse=True)
-        design = torch.zeros(len(rows), len(triples), dtype=torch.float64)
-        design[index, torch.arange(len(triples))[:, None]] = 1
+        rows, design, index = _design(triples)
         values, vectors = torch.linalg.eigh(design.T @ design)
         known = values > 1e-9
         inverse = (vectors[:, known] / values[known]) @ (vectors[:, known].T @ design.T)
         determined = vectors[:, ~known].square().sum(1) < DETERMINED
         solved = inverse @ self._held[rows]
-        solved[:, -1] = (inverse.square() @ self._held[rows, -1:])[:, 0]
+        solved[:, self._variances] = inverse.square() @ self._held[rows, self._variances]
         rest = self._held[rows] - design @ solved
         fitted = self._size(rest[:, : 1 + len(self.probes)]) < 2 * self._quiet(self._held[rows, -1])
         good = determined & fitted[index].all(1) & (solved[:, -1] < LOUDEST)
-        good &= self._astray(solved, triples) <= 1
-        self._take(solved[good], triples[good], guessed=False)
+        good &= (self._astray(solved, triples) <= 1) != lumps
+        self._take(solved[good], triples[good], guessed=False, lumps=lumps)
         return bool(good.any())
 
-    def _take(self, images: Tensor, members: Tensor, guessed: bool) -> None:
+    def _fewest(self, triples: Tensor, lumps: bool = False) -> bool:
+        """Where several sets of triples explain what is left: the set of the fewest images.
+
+        Sums of some images and less others explain it too, but they are longer and lie in none of their own bins.
+        """
+        rows, design, _ = _design(triples)
+        work = SWEEPS * design.numel() * len(rows)
+        if self._work + work > WORK:
+            return False
+        self._work += work
+        kept = fewest(design, self.evidence[rows], float(self._quiet(torch.ones(()))))
+        return self._together(triples[kept], lumps)
+
+    def _take(self, images: Tensor, members: Tensor, guessed: bool, lumps: bool = False) -> None:
         taken = images.clone()
         self.members = torch.cat([self.members, members])
         self.guessed = torch.cat([self.guessed, torch.full((len(members),), guessed)])
+        self.lumps = torch.cat([self.lumps, torch.full((len(members),), lumps)])
         self._taken = torch.cat([self._taken, taken])
-        taken[:, -1] *= -1  # what is taken out brings the noise of where it was read
+        taken[:, self._variances] *= -1  # what is taken out brings the noise of where it was read
         for held in members.T:
             self._held.index_add_(0, held, taken, alpha=-1)
 
@@ -168,29 +178,27 @@ class Residue:
         noise = self._noise * images[:, -1].sqrt()
         pixels = images[:, 1:columns] / images[:, :1] + self._mean
         could = (in_range(pixels, noise / size) > 0) & (self._size(images[:, :columns]) > self._quiet(images[:, -1]))
-        sums, count = images[:, columns:], len(self._features)
+        above, below, doubts = images[:, columns:-1].split(len(self._features), 1)
         worst = torch.zeros_like(size)
-        for feature, (chosen, thresholds) in enumerate(zip(self._features, self._bins.thresholds, strict=True)):
-            below = sums[:, count + feature]
-            measured = sums[:, feature] / below
+        for feature, (chosen, ends) in enumerate(zip(self._features, self._edges, strict=True)):
+            measured = above[:, feature] / below[:, feature]
             weights = 1.0 if chosen.denominator is None else float(chosen.denominator.double().norm() ** 2)
             length = (float(chosen.numerator.double().norm() ** 2) + weights * measured.square()).sqrt()
-            slack = ASTRAY * noise * length / below.abs() + self._off[feature]
-            slack = slack + 1e-6 * thresholds.abs().max()  # clients count in float32
+            unsure = ((noise * length).square() + doubts[:, feature]).sqrt()
+            slack = ASTRAY * unsure / below[:, feature].abs()
+            slack = slack + 1e-6 * self._bins.thresholds[feature].abs().max()  # clients count in float32
             place = members[:, feature] - feature * self._bins.width
-            beyond = torch.cat([thresholds, thresholds.new_tensor([torch.inf])])[place + 1]
-            outside = torch.maximum(thresholds[place] - measured, measured - beyond).clamp_min(0)
+            outside = torch.maximum(ends[place] - measured, measured - ends[place + 1]).clamp_min(0)
             worst = torch.maximum(worst, outside / slack)
         return torch.where(could, worst, torch.full_like(worst, torch.inf))
 
     def in_place(self, images: Tensor) -> Tensor:
         """(n,), bool: whether the taken images, as they were solved for in the end (n, pixels), lie in their bins."""
         good = torch.ones(len(images), dtype=torch.bool)
-        for feature, (chosen, thresholds) in enumerate(zip(self._features, self._bins.thresholds, strict=True)):
+        for feature, (chosen, ends) in enumerate(zip(self._features, self._edges, strict=True)):
             measured = chosen(images)
             place = self.members[:, feature] - feature * self._bins.width
-            ends = torch.cat([thresholds, thresholds.new_tensor([torch.inf])])
-            slack = self._off[feature] + SLACK * (ends[-2] - ends[BELOW])
+            slack = SLACK * (ends[-2] - ends[BELOW])
             good &= (measured > ends[place] - slack) & (measured < ends[place + 1] + slack)
         return good
 
@@ -204,19 +212,9 @@ class Residue:
         return size
 
 
-def _weighed(pixels: Tensor, weights: Tensor) -> Tensor:
-    """The weighted sum of each row, in float64."""
-    some = weights.nonzero()[:, 0]
-    return pixels[:, some].double() @ weights[some].double()
-
-
-def _by_neighbours(feature: Feature, free: Tensor, shape: torch.Size) -> Feature:
-    """The same, each pixel being the mean of the free ones around it."""
-    count = torch.nn.functional.avg_pool2d(free.view(1, *shape).double(), 3, 1, 1).clamp_min(1e-9)
-
-    def spread(weights: Tensor) -> Tensor:
-        each = weights.view(1, *shape).double() / count
-        around: Tensor = torch.nn.functional.avg_pool2d(each, 3, 1, 1).flatten() * free
-        return around
-
-    return Feature(spread(feature.numerator), None if feature.denominator is None else spread(feature.denominator))
+def _design(triples: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The bins of the triples, which triple is in which (bins, triples), and the place of each triple's bins there."""
+    rows, index = torch.unique(triples, return_inverse=True)
+    design = torch.zeros(len(rows), len(triples), dtype=torch.float64)
+    design[index, torch.arange(len(triples))[:, None]] = 1
+    return rows, design, index

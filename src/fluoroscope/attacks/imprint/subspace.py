@@ -57,9 +57,10 @@ class Subspace:
         members, values = residue.members, residue.coefficients
         solved = solve_images(members, values, residue.empty[members], sums, crafted.bins, shape)
         confidence = (1 - unexplained(members, values, solved, sums, residue.probes)).clamp(0, 1)
-        doubtful = residue.guessed | ~residue.in_place(solved)
+        doubtful = residue.guessed | (~residue.in_place(solved) if sums.readable else False)
         confidence = torch.where(doubtful, confidence.clamp_max(GUESSED), confidence)
-        return Recovered(solved.view(-1, *shape).float(), confidence.float())
+        images = ~residue.lumps
+        return Recovered(solved[images].view(-1, *shape).float(), confidence[images].float())
 
 
 def _by_coefficients(read: tuple[Recovered, Tensor]) -> Recovered:
