@@ -1,7 +1,5 @@
 """What is left in every bin while images are taken out, by triples of bins that were found to belong together."""
 
-from functools import partial
-
 import torch
 from torch import Tensor
 
@@ -87,23 +85,37 @@ class Residue:
             if not len(triples):
                 break
             # From what is certain to what is likely. Lumps come last: until then, one may be images yet untold.
-            steps = (self._together, self._alone, self._fewest, self._seen, partial(self._fewest, lumps=True))
+            steps = (self._together, self._alone, self._fewest, self._placed, self._seen, self._lumped)
             if not any(step(triples) for step in steps):
                 break
         return self.images > before
 
     def _alone(self, triples: Tensor) -> bool:
         """Images that are the only ones in a bin that any triple puts there."""
-        rows, which = triples.flatten(), torch.arange(len(triples)).repeat_interleave(3)
-        single = torch.bincount(rows, minlength=len(self._held))[rows] == 1
-        rows, members = rows[single], triples[which[single]]
-        good = self._astray(self._held[rows], members) <= 1
-        rows, members = rows[good], members[good]
+        rows, members = triples.flatten(), triples.repeat_interleave(3, 0)
+        single = self._often(rows)[rows] == 1
+        rows, members = rows[single], members[single]
+        astray, _ = self._lying(self._held[rows], members)
+        return self._take_clearest(rows[astray <= 1], members[astray <= 1])
+
+    def _placed(self, triples: Tensor) -> bool:
+        """Bins that as one image lie where one triple says, sharply, and where no other does."""
+        rows, members = triples.flatten(), triples.repeat_interleave(3, 0)
+        astray, sharp = self._lying(self._held[rows], members)
+        rows, members, sharp = rows[astray <= 1], members[astray <= 1], sharp[astray <= 1]
+        only = sharp & (self._often(rows)[rows] == 1)
+        return self._take_clearest(rows[only], members[only])
+
+    def _often(self, rows: Tensor) -> Tensor:
+        return torch.bincount(rows, minlength=len(self._held))
+
+    def _take_clearest(self, rows: Tensor, members: Tensor) -> bool:
+        """Take what is in these rows, of several in one bin the clearest: of what is taken, all evidence is still there."""
         touched: set[int] = set()
         chosen = []
-        for i in self._held[rows, -1].argsort(stable=True).tolist():  # the clearest first
+        for i in self._held[rows, -1].argsort(stable=True).tolist():
             own = members[i].tolist()
-            if not touched.intersection(own):  # of what is taken, all evidence is still there
+            if not touched.intersection(own):
                 touched.update(own)
                 chosen.append(i)
         self._take(self._held[rows[chosen]], members[chosen], guessed=False)
@@ -115,7 +127,7 @@ class Residue:
             return False
         self._guesses += 1
         rows, members = triples.flatten(), triples.repeat_interleave(3, 0)
-        astray = self._astray(self._held[rows], members)
+        astray, _ = self._lying(self._held[rows], members)
         alike = torch.zeros(len(rows), dtype=torch.bool)
         for held in members.T:  # two bins that hold the same hold one image, or two that share both
             apart = self._size(self.evidence[rows] - self.evidence[held])
@@ -127,14 +139,51 @@ class Residue:
         self._take(self._held[rows[best]][None], members[best][None], guessed=not bool(alike[best]))
         return True
 
-    def _together(self, triples: Tensor, lumps: bool = False) -> bool:
-        """Least squares over all triples: images that no combination of the others could replace.
+    def _together(self, triples: Tensor) -> bool:
+        """Least squares over all triples: images that no combination of the others could replace."""
+        solved, good = self._solved(triples)
+        if len(solved):
+            astray, _ = self._lying(solved, triples)
+            good &= astray <= 1
+            self._take(solved[good], triples[good], guessed=False)
+        return bool(good.any())
 
-        Or lumps, that are no image: two or more that share all their bins.
+    def _fewest(self, triples: Tensor) -> bool:
+        """Where several sets of triples explain what is left: the set of the fewest images.
+
+        Sums of some images and less others explain it too, but they are longer and lie in none of their own bins.
         """
-        if self._work + len(triples) ** 3 > WORK:
-            return False
-        self._work += len(triples) ** 3
+        triples = self._few(triples)
+        solved, good = self._solved(triples)
+        if len(solved):
+            astray, sharp = self._lying(solved, triples)
+            good &= (astray <= 1) & sharp
+            self._take(solved[good], triples[good], guessed=False)
+        return bool(good.any())
+
+    def _lumped(self, triples: Tensor) -> bool:
+        """The same for what is no image: two or more that share all their bins."""
+        triples = self._few(triples)
+        solved, good = self._solved(triples)
+        if len(solved):
+            self._take(solved[good], triples[good], guessed=True, lumps=True)
+        return bool(good.any())
+
+    def _few(self, triples: Tensor) -> Tensor:
+        """Those triples of the fewest that explain what is left."""
+        rows, design, _ = _design(triples)
+        work = SWEEPS * design.numel() * len(rows)
+        if self._work + work > WORK:
+            return triples[:0]
+        self._work += work
+        return triples[fewest(design, self.evidence[rows], float(self._quiet(torch.ones(()))))]
+
+    def _solved(self, triples: Tensor) -> tuple[Tensor, Tensor]:
+        """What each triple holds, by least squares over all; and which of them no combination of others could replace."""
+        work = len(triples) ** 3
+        if not work or self._work + work > WORK:
+            return self._taken[:0], self.guessed[:0]
+        self._work += work
         rows, design, index = _design(triples)
         values, vectors = torch.linalg.eigh(design.T @ design)
         known = values > 1e-9
@@ -144,23 +193,7 @@ class Residue:
         solved[:, self._variances] = inverse.square() @ self._held[rows, self._variances]
         rest = self._held[rows] - design @ solved
         fitted = self._size(rest[:, : 1 + len(self.probes)]) < 2 * self._quiet(self._held[rows, -1])
-        good = determined & fitted[index].all(1) & (solved[:, -1] < LOUDEST)
-        good &= (self._astray(solved, triples) <= 1) != lumps
-        self._take(solved[good], triples[good], guessed=False, lumps=lumps)
-        return bool(good.any())
-
-    def _fewest(self, triples: Tensor, lumps: bool = False) -> bool:
-        """Where several sets of triples explain what is left: the set of the fewest images.
-
-        Sums of some images and less others explain it too, but they are longer and lie in none of their own bins.
-        """
-        rows, design, _ = _design(triples)
-        work = SWEEPS * design.numel() * len(rows)
-        if self._work + work > WORK:
-            return False
-        self._work += work
-        kept = fewest(design, self.evidence[rows], float(self._quiet(torch.ones(()))))
-        return self._together(triples[kept], lumps)
+        return solved, determined & fitted[index].all(1) & (solved[:, -1] < LOUDEST)
 
     def _take(self, images: Tensor, members: Tensor, guessed: bool, lumps: bool = False) -> None:
         taken = images.clone()
@@ -172,14 +205,17 @@ class Residue:
         for held in members.T:
             self._held.index_add_(0, held, taken, alpha=-1)
 
-    def _astray(self, images: Tensor, members: Tensor) -> Tensor:
-        """How far from its own bins each row lies as one image, 1 being the most it may; inf where it is no image."""
+    def _lying(self, images: Tensor, members: Tensor) -> tuple[Tensor, Tensor]:
+        """How far from its own bins each row lies as one image, 1 being the most it may; inf where it is no image.
+
+        And whether its place is known to a bin in two features: as a sum of images it would hardly lie there.
+        """
         size, columns = images[:, 0].abs(), 1 + len(self.probes)
         noise = self._noise * images[:, -1].sqrt()
         pixels = images[:, 1:columns] / images[:, :1] + self._mean
         could = (in_range(pixels, noise / size) > 0) & (self._size(images[:, :columns]) > self._quiet(images[:, -1]))
         above, below, doubts = images[:, columns:-1].split(len(self._features), 1)
-        worst = torch.zeros_like(size)
+        worst, sharp = torch.zeros_like(size), torch.zeros_like(size)
         for feature, (chosen, ends) in enumerate(zip(self._features, self._edges, strict=True)):
             measured = above[:, feature] / below[:, feature]
             weights = 1.0 if chosen.denominator is None else float(chosen.denominator.double().norm() ** 2)
@@ -190,7 +226,8 @@ class Residue:
             place = members[:, feature] - feature * self._bins.width
             outside = torch.maximum(ends[place] - measured, measured - ends[place + 1]).clamp_min(0)
             worst = torch.maximum(worst, outside / slack)
-        return torch.where(could, worst, torch.full_like(worst, torch.inf))
+            sharp += slack < ends[place + 1] - ends[place]
+        return torch.where(could, worst, torch.full_like(worst, torch.inf)), sharp >= 2
 
     def in_place(self, images: Tensor) -> Tensor:
         """(n,), bool: whether the taken images, as they were solved for in the end (n, pixels), lie in their bins."""
