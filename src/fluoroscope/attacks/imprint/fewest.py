@@ -5,8 +5,11 @@ import torch
 from torch import Tensor
 
 SWEEPS = 60
-POWER = 1.5
-"""Of a part's length, by which it is weighed in the next sweep: 2 - p, where the sum of lengths to the p falls."""
+FIRST, LAST = 1.0, 1.8
+"""Of a part's length, the power by which it is weighed in the next sweep: 2 - p, where the sum of lengths to the p falls.
+
+At first that sum is convex, in the end nearly the number of parts: so the sweeps are less easily caught.
+"""
 RIDGE = 1e-12
 
 
@@ -16,11 +19,11 @@ def fewest(design: Tensor, seen: Tensor, least: float) -> Tensor:
     turned = torch.linalg.qr(seen.T, mode="r").R.T
     weights = torch.ones(design.shape[1], dtype=design.dtype)
     length = weights
-    for _ in range(SWEEPS):
+    for power in torch.linspace(FIRST, LAST, SWEEPS):
         half = design * weights
         inner = half @ design.T
         inner.diagonal().add_(RIDGE * inner.diagonal().mean())
         length = (half.T @ torch.linalg.solve(inner, turned)).norm(dim=1)
-        weights = (length.square() + least**2) ** (POWER / 2)
+        weights = (length.square() + least**2) ** (float(power) / 2)
     kept: Tensor = length > least
     return kept

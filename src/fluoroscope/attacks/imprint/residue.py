@@ -16,8 +16,8 @@ QUIET = 3.0
 """Times the noise: a bin with no more left than this is empty."""
 ASTRAY = 5.0
 """Times the noise: so far beyond its bin's edge an image may seem to lie."""
-WORK = 2e9
-"""Of solving for triples together: their number cubed, summed. A decoder that gets nowhere stops in seconds."""
+WORK = 6e9
+"""Of solving for triples together, in multiplications. A decoder that gets nowhere stops in seconds."""
 GUESSES = 48
 """Images that are taken out on a guess, at most: beyond, guesses rest on guesses."""
 DETERMINED = 1e-6
@@ -162,11 +162,12 @@ class Residue:
         return bool(good.any())
 
     def _lumped(self, triples: Tensor) -> bool:
-        """The same for what is no image: two or more that share all their bins."""
+        """The same, wherever it lies: what lies elsewhere is no image, but several that share all their bins."""
         triples = self._few(triples)
         solved, good = self._solved(triples)
         if len(solved):
-            self._take(solved[good], triples[good], guessed=True, lumps=True)
+            astray, _ = self._lying(solved, triples)
+            self._take(solved[good], triples[good], guessed=True, lumps=astray[good] > 1)
         return bool(good.any())
 
     def _few(self, triples: Tensor) -> Tensor:
@@ -180,26 +181,27 @@ class Residue:
 
     def _solved(self, triples: Tensor) -> tuple[Tensor, Tensor]:
         """What each triple holds, by least squares over all; and which of them no combination of others could replace."""
-        work = len(triples) ** 3
+        rows, design, index = _design(triples)
+        work = design.numel() * len(rows)
         if not work or self._work + work > WORK:
             return self._taken[:0], self.guessed[:0]
         self._work += work
-        rows, design, index = _design(triples)
-        values, vectors = torch.linalg.eigh(design.T @ design)
+        values, vectors = torch.linalg.eigh(design @ design.T)
         known = values > 1e-9
-        inverse = (vectors[:, known] / values[known]) @ (vectors[:, known].T @ design.T)
-        determined = vectors[:, ~known].square().sum(1) < DETERMINED
+        turned = design.T @ vectors[:, known]
+        inverse = (turned / values[known]) @ vectors[:, known].T
+        determined = 1 - (turned.square() / values[known]).sum(1) < DETERMINED
         solved = inverse @ self._held[rows]
         solved[:, self._variances] = inverse.square() @ self._held[rows, self._variances]
         rest = self._held[rows] - design @ solved
         fitted = self._size(rest[:, : 1 + len(self.probes)]) < 2 * self._quiet(self._held[rows, -1])
         return solved, determined & fitted[index].all(1) & (solved[:, -1] < LOUDEST)
 
-    def _take(self, images: Tensor, members: Tensor, guessed: bool, lumps: bool = False) -> None:
+    def _take(self, images: Tensor, members: Tensor, guessed: bool, lumps: Tensor | None = None) -> None:
         taken = images.clone()
         self.members = torch.cat([self.members, members])
         self.guessed = torch.cat([self.guessed, torch.full((len(members),), guessed)])
-        self.lumps = torch.cat([self.lumps, torch.full((len(members),), lumps)])
+        self.lumps = torch.cat([self.lumps, torch.zeros(len(members), dtype=torch.bool) if lumps is None else lumps])
         self._taken = torch.cat([self._taken, taken])
         taken[:, self._variances] *= -1  # what is taken out brings the noise of where it was read
         for held in members.T:
