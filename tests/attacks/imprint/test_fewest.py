@@ -38,4 +38,5 @@ def test_the_arguments_are_left_as_they_were():
     design, seen, _ = example(bins=12, images=18, decoys=40, seed=0)
     before = design.clone(), seen.clone()
     fewest(design, seen, 1e-6)
-    assert torch.equal(design, before[0]) and torch.equal(seen, before[1])
+    assert torch.equal(design, before[0])
+    assert torch.equal(seen, before[1])

@@ -79,6 +79,7 @@ def _aligned(network: nn.Module, head: str, state: State, base: Tensor) -> tuple
     _, moves = jvp(given, (images,), (direction.repeat(COPIES, 1, 1, 1),))
     moved = moves.mean(0)
     row = moved / moved.norm().clamp_min(tiny)
-    # As large as it was, or training would turn it; unless dropout then changes what is predicted.
-    length = torch.minimum(old.norm(), DROPPED / (at_rest @ row).std().clamp_min(tiny))
+    # As steep as it was, or training would turn it; unless dropout then changes what is predicted.
+    steep, quiet = slope.norm() / COPIES / moved.norm().clamp_min(tiny), DROPPED / (at_rest @ row).std().clamp_min(tiny)
+    length = torch.minimum(steep, quiet)
     return length * row, direction.flatten()

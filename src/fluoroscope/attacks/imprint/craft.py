@@ -21,6 +21,8 @@ GATE = 1e-3
 """Weight of a neuron in the gate: the step that shuts it must not be undone by neurons that the step woke up."""
 STEADY_GATE = 1e-6
 """The same where the gate stays open: training must not change it much, or neurons would no longer be alike."""
+STEADY_MARGIN, STEADY_SCALE = 1e-6, 1e-4
+"""Then it is hardly open: what leaves it is by how much training would turn the column behind it."""
 STEADY = 2e-11
 """Size of an update, by neurons, that moves hardly an image over a threshold: the more, the nearer they stand."""
 FULL = 0.94
@@ -139,11 +141,11 @@ class MediLeak:
 
     def _margin(self, reach: float) -> float:
         """How far the gate is open: times the column, about one image."""
-        return 1e-6 if self.steady else 1 / abs(reach)
+        return STEADY_MARGIN if self.steady else 1 / abs(reach)
 
     def _scale(self, reach: float) -> float:
         """Of the first layer: what images add must be small, in the gate and in the image that is made of it."""
-        return 1e-4 if self.steady else 1e-3 * self._margin(reach) / (self._entry * self.neurons)
+        return STEADY_SCALE if self.steady else 1e-3 * self._margin(reach) / (self._entry * self.neurons)
 
     def _made(self, bins: Bins, rest: Backbone, base: Tensor, reach: float, apart: bool) -> dict[str, Tensor]:
         """The state with a column of this length, and all else in proportion."""

@@ -6,7 +6,7 @@ from torch import Tensor
 
 SWEEPS = 60
 FIRST, LAST = 1.0, 1.8
-"""Of a part's length, the power by which it is weighed in the next sweep: 2 - p, where the sum of lengths to the p falls.
+"""The power of its length by which a part is weighed in the next sweep: 2 - p, where the sum of lengths to the p falls.
 
 At first that sum is convex, in the end nearly the number of parts: so the sweeps are less easily caught.
 """

@@ -110,7 +110,7 @@ class Residue:
         return torch.bincount(rows, minlength=len(self._held))
 
     def _take_clearest(self, rows: Tensor, members: Tensor) -> bool:
-        """Take what is in these rows, of several in one bin the clearest: of what is taken, all evidence is still there."""
+        """Take what is in these rows, of several in one bin the clearest: of it, all evidence is still there."""
         touched: set[int] = set()
         chosen = []
         for i in self._held[rows, -1].argsort(stable=True).tolist():
@@ -180,7 +180,7 @@ class Residue:
         return triples[fewest(design, self.evidence[rows], float(self._quiet(torch.ones(()))))]
 
     def _solved(self, triples: Tensor) -> tuple[Tensor, Tensor]:
-        """What each triple holds, by least squares over all; and which of them no combination of others could replace."""
+        """What each triple holds, by least squares over all; and whether no combination of others could replace it."""
         rows, design, index = _design(triples)
         work = design.numel() * len(rows)
         if not work or self._work + work > WORK:
