@@ -20,7 +20,7 @@ GUESSED = 0.9
 SAME, COMMON = 0.005, 0.25
 """Coefficients that differ by less are the same; what this share of the bins have is the coefficient of one image."""
 ENOUGH, ALIKE, MOST = 8, 1.4, 3
-"""So many coefficients of a sign, nine in ten of them within a factor, show what one image's is; of how many at most."""
+"""So many coefficients of a sign, nine in ten within a factor, show what one image's is; of how many at most."""
 
 
 @dataclass(frozen=True)
