@@ -71,13 +71,12 @@ def _aligned(network: nn.Module, head: str, state: State, base: Tensor) -> tuple
         return seen[0]
 
     old = state[f"{head}.weight"][0]
-    at_rest, back = vjp(given, images)
+    at_rest, back = vjp(given, images)[:2]
     (slopes,) = back(old.expand_as(at_rest))
     slope = slopes.sum(0)
     tiny = torch.finfo(slope.dtype).tiny
     direction = slope / slope.norm().clamp_min(tiny)
-    _, moves = jvp(given, (images,), (direction.repeat(COPIES, 1, 1, 1),))
-    moved = moves.mean(0)
+    moved = jvp(given, (images,), (direction.repeat(COPIES, 1, 1, 1),))[1].mean(0)
     row = moved / moved.norm().clamp_min(tiny)
     # As steep as it was, or training would turn it; unless dropout then changes what is predicted.
     steep, quiet = slope.norm() / COPIES / moved.norm().clamp_min(tiny), DROPPED / (at_rest @ row).std().clamp_min(tiny)

@@ -216,7 +216,7 @@ class Residue:
         noise = self._noise * images[:, -1].sqrt()
         pixels = images[:, 1:columns] / images[:, :1] + self._mean
         could = (in_range(pixels, noise / size) > 0) & (self._size(images[:, :columns]) > self._quiet(images[:, -1]))
-        above, below, doubts = images[:, columns:-1].split(len(self._features), 1)
+        above, below, doubts = torch.split(images[:, columns:-1], len(self._features), 1)
         worst, sharp = torch.zeros_like(size), torch.zeros_like(size)
         for feature, (chosen, ends) in enumerate(zip(self._features, self._edges, strict=True)):
             measured = above[:, feature] / below[:, feature]

@@ -65,8 +65,8 @@ class Subspace:
             doubtful |= ~residue.in_place(solved)
         confidence = torch.where(doubtful, confidence.clamp_max(GUESSED), confidence)
         copies[residue.lumps] = 0
-        found = Recovered(solved.view(-1, *shape).float(), confidence.float())
-        return Recovered(found.images.repeat_interleave(copies, 0), found.confidence.repeat_interleave(copies))
+        images = solved.view(-1, *shape).float()
+        return Recovered(images.repeat_interleave(copies, 0), confidence.float().repeat_interleave(copies))
 
 
 def _copies(values: Tensor) -> Tensor:
