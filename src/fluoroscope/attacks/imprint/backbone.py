@@ -45,16 +45,17 @@ def tune_head(network: nn.Module, state: State, base: Tensor, shares: Tensor, tr
     weight, bias = f"{heads[-1]}.weight", f"{heads[-1]}.bias"
     # Where BatchNorm has one value an image, a batch of equal images has no slope; the network at rest has one.
     for mode in (client_mode(network, training), use_mode(network, training.normalisation)):
-        read, direction = _aligned(mode, heads[-1], state, base)
+        read, level, direction = _aligned(mode, heads[-1], state, base)
         if read.any():
-            rows = torch.zeros_like(state[weight])
+            rows, logits = torch.zeros_like(state[weight]), target.log()
             rows[common] = read
-            return Backbone({**state, weight: rows, bias: target.log()}, direction)
+            logits[common] -= level
+            return Backbone({**state, weight: rows, bias: logits}, direction)
     raise Unsupported(f"{type(network).__name__} gives the front no gradient; start it from other weights.")
 
 
-def _aligned(network: nn.Module, head: str, state: State, base: Tensor) -> tuple[Tensor, Tensor]:
-    """A row for the head, and the direction of the base along which all that the row reads adds up; 0 without any.
+def _aligned(network: nn.Module, head: str, state: State, base: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """A row for the head, 0 without any; what it reads at the base, and the direction along which all of it adds up.
 
     Of the Jacobian J at the base: direction J'w for any w, as the head is, and row J J'w.
     """
@@ -80,5 +81,5 @@ def _aligned(network: nn.Module, head: str, state: State, base: Tensor) -> tuple
     row = moved / moved.norm().clamp_min(tiny)
     # As steep as it was, or training would turn it; unless dropout then changes what is predicted.
     steep, quiet = slope.norm() / COPIES / moved.norm().clamp_min(tiny), DROPPED / (at_rest @ row).std().clamp_min(tiny)
-    length = torch.minimum(steep, quiet)
-    return length * row, direction.flatten()
+    read = torch.minimum(steep, quiet) * row
+    return read, (at_rest @ read).mean(), direction.flatten()
