@@ -11,7 +11,7 @@ from fluoroscope.federation.local_training import local_training
 from fluoroscope.scores.recovery import recovery
 from fluoroscope.types import LocalTraining, Sgd
 
-from .victims import FIRST, LR, crafted, one_step, phantoms, places, rng, update_of
+from .victims import FIRST, LR, crafted, one_step, peelable, phantoms, places, rng, update_of
 
 IMAGES = 100
 SURE = 0.95
@@ -149,3 +149,21 @@ def test_an_update_is_left_as_it_was():
     before = {name: value.clone() for name, value in update.items()}
     Subspace()(sent, update)
     assert all(torch.equal(update[name], before[name]) for name in update)
+
+
+def test_where_every_bin_holds_several_images_the_fewest_explain_them():
+    """A core that nothing can be peeled from: each image shares all its bins, and sums of others fit them too."""
+    sent = crafted(MediLeak(round(1.5 * IMAGES)), IMAGES, "p3-cnn", 1)
+    pool = phantoms(1000, 3)
+    where = places(sent.bins, pool.images)
+    draws = (torch.randperm(len(pool), generator=rng(seed))[:IMAGES] for seed in range(300))
+    images = pool.subset(next(own for own in draws if peelable(where[own]) < 0.8 * IMAGES).tolist())
+    score, wrong, sure_wrong = judged(Subspace()(sent, update_of(sent, images)), images.images)
+    assert score.rate.mean >= 0.95
+    assert wrong <= 2
+    assert sure_wrong == 0
+
+
+def test_crafting_depends_on_its_generator_alone():
+    first, second = (crafted(MediLeak(2 * IMAGES), IMAGES, "p3-cnn") for _ in range(2))
+    assert all(torch.equal(first.victim[name], second.victim[name]) for name in first.victim)

@@ -13,14 +13,17 @@ from fluoroscope.attacks.imprint.dry_run import rehearse
 from fluoroscope.attacks.imprint.features import Features, SmoothContrasts, SmoothProjections
 from fluoroscope.errors import Unsupported
 from fluoroscope.models.front import Front, FrontedNetwork
+from fluoroscope.rng import seeded_globals
 from fluoroscope.types import LocalTraining, Network, OneGradient, Sgd, State
 
 FIRST = "front.first"
 GATE = 1e-3
 """Weight of a neuron in the gate: the step that shuts it must not be undone by neurons that the step woke up."""
-STEADY_GATE = 0.03
+STEADY_GATE = 1e-6
 """The same where the gate stays open: training must not change it much, or neurons would no longer be alike."""
-STEADY = 2e-6
+STEADY_MARGIN, STEADY_SCALE = 1e-6, 1e-4
+"""Then it is hardly open: what leaves it is by how much training would turn the column behind it."""
+STEADY = 2e-11
 """Size of an update, by neurons, that moves hardly an image over a threshold: the more, the nearer they stand."""
 FULL = 0.94
 """Of the bins that evenly spread images would fill: real ones are spread less evenly."""
@@ -91,14 +94,18 @@ class MediLeak:
         state = network.state_dict() if state is None else state
         base = auxiliary.mean(0)
         shares = torch.bincount(labels, minlength=agreed.outputs) / len(labels)
-        rest = tune_head(network, state, base, shares, training)
+        dropout = int(torch.randint(2**31, (), generator=rng))
+        with seeded_globals(dropout):
+            rest = tune_head(network, state, base, shares, training)
         gated = self.front == "gated"
         # A neuron that passes gradient for its own bin only: no sum over all images, so that each may weigh more.
         plain = all(feature.denominator is None for feature in features)
         apart = self.front == "sparse" or (gated and plain and not self.steady)
         activation: Literal["relu", "hardtanh"] = "hardtanh" if apart else "relu"
         tried = FrontedNetwork(agreed, Front(self.neurons, activation, gate=gated))
-        push = rehearse(tried, self._made(bins, rest, base, 1.0, apart), training, auxiliary, labels, rest.direction)
+        made = self._made(bins, rest, base, 1.0, apart)
+        with seeded_globals(dropout):
+            push = rehearse(tried, made, training, auxiliary, labels, rest.direction)
         if not push.size > 0:
             raise Unsupported(f"{agreed.name} gives the front no gradient; start it from other weights.")
         # The update of a neuron that fires for all images is lr entry reach push: as large as a sum lets through.
@@ -134,11 +141,11 @@ class MediLeak:
 
     def _margin(self, reach: float) -> float:
         """How far the gate is open: times the column, about one image."""
-        return 1.0 if self.steady else 1 / abs(reach)
+        return STEADY_MARGIN if self.steady else 1 / abs(reach)
 
     def _scale(self, reach: float) -> float:
         """Of the first layer: what images add must be small, in the gate and in the image that is made of it."""
-        return 1.0 if self.steady else 1e-3 * self._margin(reach) / (self._entry * self.neurons)
+        return STEADY_SCALE if self.steady else 1e-3 * self._margin(reach) / (self._entry * self.neurons)
 
     def _made(self, bins: Bins, rest: Backbone, base: Tensor, reach: float, apart: bool) -> dict[str, Tensor]:
         """The state with a column of this length, and all else in proportion."""

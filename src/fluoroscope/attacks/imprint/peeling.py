@@ -44,7 +44,7 @@ class Peeling:
         peel = _Peel(BinTable(sums, crafted))
         steps: list[Callable[[], bool]] = [partial(peel.believed, tolerance) for tolerance in self.tolerances]
         steps += [peel.mended, peel.likeliest]
-        while peel.images < len(sums.coefficients) and any(step() for step in steps):
+        while peel.images < crafted.images and any(step() for step in steps):
             pass
         return peel.solved(sums, crafted.auxiliary.shape[1:])
 

@@ -7,7 +7,8 @@ from fluoroscope.attacks.imprint.adjacent import in_range
 from fluoroscope.attacks.imprint.bin_sums import BinSums
 from fluoroscope.attacks.imprint.bins import BELOW
 from fluoroscope.attacks.imprint.craft import Crafted
-from fluoroscope.attacks.imprint.features import Feature
+from fluoroscope.attacks.imprint.fewest import SWEEPS, fewest
+from fluoroscope.attacks.imprint.readings import centred, edges, readings
 
 PROBES = 2048
 """Pixels that are looked at, at least; and four times the images."""
@@ -15,8 +16,8 @@ QUIET = 3.0
 """Times the noise: a bin with no more left than this is empty."""
 ASTRAY = 5.0
 """Times the noise: so far beyond its bin's edge an image may seem to lie."""
-WORK = 2e9
-"""Of solving for triples together: their number cubed, summed. A decoder that gets nowhere stops in seconds."""
+WORK = 6e9
+"""Of solving for triples together, in multiplications. A decoder that gets nowhere stops in seconds."""
 GUESSES = 48
 """Images that are taken out on a guess, at most: beyond, guesses rest on guesses."""
 DETERMINED = 1e-6
@@ -42,25 +43,15 @@ class Residue:
         coefficients = sums.coefficients[:, None]
         # Less the mean image, so that rounding is small beside what images differ by.
         pixels = sums.pixels[:, self.probes].double() - coefficients * self._mean
-        self._features = [
-            feature if sums.readable else _by_neighbours(feature, free, crafted.auxiliary.shape[1:])
-            for feature in bins.features
-        ]
-        # Neighbours are not the pixels themselves: how far off they are, the auxiliary images show.
-        pairs = zip(self._features, bins.features, strict=True)
-        self._off = [
-            4 * float((seen(crafted.auxiliary) - own(crafted.auxiliary)).square().mean().sqrt()) for seen, own in pairs
-        ]
-        above = [_weighed(sums.pixels, feature.numerator) for feature in self._features]
-        below = [
-            sums.coefficients if feature.denominator is None else _weighed(sums.pixels, feature.denominator)
-            for feature in self._features
-        ]
-        self._held = torch.cat([coefficients, pixels, torch.stack(above + below, 1), torch.ones_like(coefficients)], 1)
+        self._features, self._edges = centred(bins), edges(bins)
+        above, below, doubts = readings(sums, bins, crafted.auxiliary.shape[1:])
+        self._held = torch.cat([coefficients, pixels, above, below, doubts, torch.ones_like(coefficients)], 1)
+        self._variances = slice(-1 - len(bins.features), None)
         self._noise, self._guesses, self._work = 0.0, 0, 0
         self.members = torch.empty(0, 3, dtype=torch.int64)
         self._taken = torch.empty(0, self._held.shape[1], dtype=torch.float64)
         self.guessed = torch.empty(0, dtype=torch.bool)
+        self.lumps = torch.empty(0, dtype=torch.bool)  # what was taken out as no image: several in the same three bins
 
     @property
     def images(self) -> int:
@@ -93,22 +84,38 @@ class Residue:
             triples = triples[~self.empty[triples].any(1)]  # an image leaves something in each of its bins
             if not len(triples):
                 break
-            if not (self._together(triples) or self._alone(triples) or self._seen(triples)):
+            # From what is certain to what is likely. Lumps come last: until then, one may be images yet untold.
+            steps = (self._together, self._alone, self._fewest, self._placed, self._seen, self._lumped)
+            if not any(step(triples) for step in steps):
                 break
         return self.images > before
 
     def _alone(self, triples: Tensor) -> bool:
         """Images that are the only ones in a bin that any triple puts there."""
-        rows, which = triples.flatten(), torch.arange(len(triples)).repeat_interleave(3)
-        single = torch.bincount(rows, minlength=len(self._held))[rows] == 1
-        rows, members = rows[single], triples[which[single]]
-        good = self._astray(self._held[rows], members) <= 1
-        rows, members = rows[good], members[good]
+        rows, members = triples.flatten(), triples.repeat_interleave(3, 0)
+        single = self._often(rows)[rows] == 1
+        rows, members = rows[single], members[single]
+        astray, _ = self._lying(self._held[rows], members)
+        return self._take_clearest(rows[astray <= 1], members[astray <= 1])
+
+    def _placed(self, triples: Tensor) -> bool:
+        """Bins that as one image lie where one triple says, sharply, and where no other does."""
+        rows, members = triples.flatten(), triples.repeat_interleave(3, 0)
+        astray, sharp = self._lying(self._held[rows], members)
+        rows, members, sharp = rows[astray <= 1], members[astray <= 1], sharp[astray <= 1]
+        only = sharp & (self._often(rows)[rows] == 1)
+        return self._take_clearest(rows[only], members[only])
+
+    def _often(self, rows: Tensor) -> Tensor:
+        return torch.bincount(rows, minlength=len(self._held))
+
+    def _take_clearest(self, rows: Tensor, members: Tensor) -> bool:
+        """Take what is in these rows, of several in one bin the clearest: of it, all evidence is still there."""
         touched: set[int] = set()
         chosen = []
-        for i in self._held[rows, -1].argsort(stable=True).tolist():  # the clearest first
+        for i in self._held[rows, -1].argsort(stable=True).tolist():
             own = members[i].tolist()
-            if not touched.intersection(own):  # of what is taken, all evidence is still there
+            if not touched.intersection(own):
                 touched.update(own)
                 chosen.append(i)
         self._take(self._held[rows[chosen]], members[chosen], guessed=False)
@@ -120,7 +127,7 @@ class Residue:
             return False
         self._guesses += 1
         rows, members = triples.flatten(), triples.repeat_interleave(3, 0)
-        astray = self._astray(self._held[rows], members)
+        astray, _ = self._lying(self._held[rows], members)
         alike = torch.zeros(len(rows), dtype=torch.bool)
         for held in members.T:  # two bins that hold the same hold one image, or two that share both
             apart = self._size(self.evidence[rows] - self.evidence[held])
@@ -134,63 +141,103 @@ class Residue:
 
     def _together(self, triples: Tensor) -> bool:
         """Least squares over all triples: images that no combination of the others could replace."""
-        if self._work + len(triples) ** 3 > WORK:
-            return False
-        self._work += len(triples) ** 3
-        rows, index = torch.unique(triples, return_inverse=True)
-        design = torch.zeros(len(rows), len(triples), dtype=torch.float64)
-        design[index, torch.arange(len(triples))[:, None]] = 1
-        values, vectors = torch.linalg.eigh(design.T @ design)
-        known = values > 1e-9
-        inverse = (vectors[:, known] / values[known]) @ (vectors[:, known].T @ design.T)
-        determined = vectors[:, ~known].square().sum(1) < DETERMINED
-        solved = inverse @ self._held[rows]
-        solved[:, -1] = (inverse.square() @ self._held[rows, -1:])[:, 0]
-        rest = self._held[rows] - design @ solved
-        fitted = self._size(rest[:, : 1 + len(self.probes)]) < 2 * self._quiet(self._held[rows, -1])
-        good = determined & fitted[index].all(1) & (solved[:, -1] < LOUDEST)
-        good &= self._astray(solved, triples) <= 1
-        self._take(solved[good], triples[good], guessed=False)
+        solved, good = self._solved(triples)
+        if len(solved):
+            astray, _ = self._lying(solved, triples)
+            good &= astray <= 1
+            self._take(solved[good], triples[good], guessed=False)
         return bool(good.any())
 
-    def _take(self, images: Tensor, members: Tensor, guessed: bool) -> None:
+    def _fewest(self, triples: Tensor) -> bool:
+        """Where several sets of triples explain what is left: the set of the fewest images.
+
+        Sums of some images and less others explain it too, but they are longer and lie in none of their own bins.
+        """
+        triples = self._few(triples)
+        solved, good = self._solved(triples)
+        if len(solved):
+            astray, sharp = self._lying(solved, triples)
+            good &= (astray <= 1) & sharp
+            self._take(solved[good], triples[good], guessed=False)
+        return bool(good.any())
+
+    def _lumped(self, triples: Tensor) -> bool:
+        """The same, wherever it lies: what lies elsewhere is no image, but several that share all their bins."""
+        triples = self._few(triples)
+        solved, good = self._solved(triples)
+        if len(solved):
+            astray, _ = self._lying(solved, triples)
+            self._take(solved[good], triples[good], guessed=True, lumps=astray[good] > 1)
+        return bool(good.any())
+
+    def _few(self, triples: Tensor) -> Tensor:
+        """Those triples of the fewest that explain what is left."""
+        rows, design, _ = _design(triples)
+        work = SWEEPS * design.numel() * len(rows)
+        if self._work + work > WORK:
+            return triples[:0]
+        self._work += work
+        return triples[fewest(design, self.evidence[rows], float(self._quiet(torch.ones(()))))]
+
+    def _solved(self, triples: Tensor) -> tuple[Tensor, Tensor]:
+        """What each triple holds, by least squares over all; and whether no combination of others could replace it."""
+        rows, design, index = _design(triples)
+        work = design.numel() * len(rows)
+        if not work or self._work + work > WORK:
+            return self._taken[:0], self.guessed[:0]
+        self._work += work
+        values, vectors = torch.linalg.eigh(design @ design.T)
+        known = values > 1e-9
+        turned = design.T @ vectors[:, known]
+        inverse = (turned / values[known]) @ vectors[:, known].T
+        determined = 1 - (turned.square() / values[known]).sum(1) < DETERMINED
+        solved = inverse @ self._held[rows]
+        solved[:, self._variances] = inverse.square() @ self._held[rows, self._variances]
+        rest = self._held[rows] - design @ solved
+        fitted = self._size(rest[:, : 1 + len(self.probes)]) < 2 * self._quiet(self._held[rows, -1])
+        return solved, determined & fitted[index].all(1) & (solved[:, -1] < LOUDEST)
+
+    def _take(self, images: Tensor, members: Tensor, guessed: bool, lumps: Tensor | None = None) -> None:
         taken = images.clone()
         self.members = torch.cat([self.members, members])
         self.guessed = torch.cat([self.guessed, torch.full((len(members),), guessed)])
+        self.lumps = torch.cat([self.lumps, torch.zeros(len(members), dtype=torch.bool) if lumps is None else lumps])
         self._taken = torch.cat([self._taken, taken])
-        taken[:, -1] *= -1  # what is taken out brings the noise of where it was read
+        taken[:, self._variances] *= -1  # what is taken out brings the noise of where it was read
         for held in members.T:
             self._held.index_add_(0, held, taken, alpha=-1)
 
-    def _astray(self, images: Tensor, members: Tensor) -> Tensor:
-        """How far from its own bins each row lies as one image, 1 being the most it may; inf where it is no image."""
+    def _lying(self, images: Tensor, members: Tensor) -> tuple[Tensor, Tensor]:
+        """How far from its own bins each row lies as one image, 1 being the most it may; inf where it is no image.
+
+        And whether its place is known to a bin in two features: as a sum of images it would hardly lie there.
+        """
         size, columns = images[:, 0].abs(), 1 + len(self.probes)
         noise = self._noise * images[:, -1].sqrt()
         pixels = images[:, 1:columns] / images[:, :1] + self._mean
         could = (in_range(pixels, noise / size) > 0) & (self._size(images[:, :columns]) > self._quiet(images[:, -1]))
-        sums, count = images[:, columns:], len(self._features)
-        worst = torch.zeros_like(size)
-        for feature, (chosen, thresholds) in enumerate(zip(self._features, self._bins.thresholds, strict=True)):
-            below = sums[:, count + feature]
-            measured = sums[:, feature] / below
+        above, below, doubts = torch.split(images[:, columns:-1], len(self._features), 1)
+        worst, sharp = torch.zeros_like(size), torch.zeros_like(size)
+        for feature, (chosen, ends) in enumerate(zip(self._features, self._edges, strict=True)):
+            measured = above[:, feature] / below[:, feature]
             weights = 1.0 if chosen.denominator is None else float(chosen.denominator.double().norm() ** 2)
             length = (float(chosen.numerator.double().norm() ** 2) + weights * measured.square()).sqrt()
-            slack = ASTRAY * noise * length / below.abs() + self._off[feature]
-            slack = slack + 1e-6 * thresholds.abs().max()  # clients count in float32
+            unsure = ((noise * length).square() + doubts[:, feature]).sqrt()
+            slack = ASTRAY * unsure / below[:, feature].abs()
+            slack = slack + 1e-6 * self._bins.thresholds[feature].abs().max()  # clients count in float32
             place = members[:, feature] - feature * self._bins.width
-            beyond = torch.cat([thresholds, thresholds.new_tensor([torch.inf])])[place + 1]
-            outside = torch.maximum(thresholds[place] - measured, measured - beyond).clamp_min(0)
+            outside = torch.maximum(ends[place] - measured, measured - ends[place + 1]).clamp_min(0)
             worst = torch.maximum(worst, outside / slack)
-        return torch.where(could, worst, torch.full_like(worst, torch.inf))
+            sharp += slack < ends[place + 1] - ends[place]
+        return torch.where(could, worst, torch.full_like(worst, torch.inf)), sharp >= 2
 
     def in_place(self, images: Tensor) -> Tensor:
         """(n,), bool: whether the taken images, as they were solved for in the end (n, pixels), lie in their bins."""
         good = torch.ones(len(images), dtype=torch.bool)
-        for feature, (chosen, thresholds) in enumerate(zip(self._features, self._bins.thresholds, strict=True)):
+        for feature, (chosen, ends) in enumerate(zip(self._features, self._edges, strict=True)):
             measured = chosen(images)
             place = self.members[:, feature] - feature * self._bins.width
-            ends = torch.cat([thresholds, thresholds.new_tensor([torch.inf])])
-            slack = self._off[feature] + SLACK * (ends[-2] - ends[BELOW])
+            slack = SLACK * (ends[-2] - ends[BELOW])
             good &= (measured > ends[place] - slack) & (measured < ends[place + 1] + slack)
         return good
 
@@ -204,19 +251,9 @@ class Residue:
         return size
 
 
-def _weighed(pixels: Tensor, weights: Tensor) -> Tensor:
-    """The weighted sum of each row, in float64."""
-    some = weights.nonzero()[:, 0]
-    return pixels[:, some].double() @ weights[some].double()
-
-
-def _by_neighbours(feature: Feature, free: Tensor, shape: torch.Size) -> Feature:
-    """The same, each pixel being the mean of the free ones around it."""
-    count = torch.nn.functional.avg_pool2d(free.view(1, *shape).double(), 3, 1, 1).clamp_min(1e-9)
-
-    def spread(weights: Tensor) -> Tensor:
-        each = weights.view(1, *shape).double() / count
-        around: Tensor = torch.nn.functional.avg_pool2d(each, 3, 1, 1).flatten() * free
-        return around
-
-    return Feature(spread(feature.numerator), None if feature.denominator is None else spread(feature.denominator))
+def _design(triples: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The bins of the triples, which triple is in which (bins, triples), and the place of each triple's bins there."""
+    rows, index = torch.unique(triples, return_inverse=True)
+    design = torch.zeros(len(rows), len(triples), dtype=torch.float64)
+    design[index, torch.arange(len(triples))[:, None]] = 1
+    return rows, design, index

@@ -19,6 +19,8 @@ GUESSED = 0.9
 """Confidence at most, of an image that several triples of bins could have held, or that may be a mixture."""
 SAME, COMMON = 0.005, 0.25
 """Coefficients that differ by less are the same; what this share of the bins have is the coefficient of one image."""
+ENOUGH, ALIKE, MOST = 8, 1.4, 3
+"""So many coefficients of a sign, nine in ten within a factor, show what one image's is; of how many at most."""
 
 
 @dataclass(frozen=True)
@@ -57,9 +59,27 @@ class Subspace:
         members, values = residue.members, residue.coefficients
         solved = solve_images(members, values, residue.empty[members], sums, crafted.bins, shape)
         confidence = (1 - unexplained(members, values, solved, sums, residue.probes)).clamp(0, 1)
-        doubtful = residue.guessed | ~residue.in_place(solved)
+        copies = _copies(values)
+        doubtful = residue.guessed | (copies > 1)
+        if sums.readable:  # else an image's own pixels are read elsewhere, or guessed from their neighbours
+            doubtful |= ~residue.in_place(solved)
         confidence = torch.where(doubtful, confidence.clamp_max(GUESSED), confidence)
-        return Recovered(solved.view(-1, *shape).float(), confidence.float())
+        copies[residue.lumps] = 0
+        images = solved.view(-1, *shape).float()
+        return Recovered(images.repeat_interleave(copies, 0), confidence.float().repeat_interleave(copies))
+
+
+def _copies(values: Tensor) -> Tensor:
+    """(images,), int64: for how many images each coefficient stands, 1 where coefficients differ too much to say.
+
+    Images that are nearly the same share all their bins, and what is found is their mean.
+    """
+    copies = torch.ones(len(values), dtype=torch.int64)
+    for own in (values > 0, values < 0):
+        sizes = values[own].abs()
+        if len(sizes) >= ENOUGH and sizes.quantile(0.9) < ALIKE * sizes.median():
+            copies[own] = (sizes / sizes.median()).round().clamp(1, MOST).long()
+    return copies
 
 
 def _by_coefficients(read: tuple[Recovered, Tensor]) -> Recovered:

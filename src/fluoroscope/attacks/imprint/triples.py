@@ -14,7 +14,7 @@ FLOOR = 1e-13
 """Of the largest eigenvalue: below it, float64 knows nothing of a Gram matrix."""
 SPARE = 8
 """Directions beyond one per image that something else than an image may take, such as a bin that was cut."""
-MOST = 6
+MOST = 12
 """Candidates per image that are kept, the likeliest of them: beyond, the span excludes too little."""
 
 
