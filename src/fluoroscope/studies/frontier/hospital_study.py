@@ -12,7 +12,6 @@ SEVERAL = 3
 """First rounds that label counts are read of together."""
 ASKED: tuple[tuple[Asked, str, int, int], ...] = (
     ("label counts", "learned-counts", SEVERAL, SEVERAL),
-    ("label counts", "learned-counts", 1, 1),
     ("membership", "loss", ROUNDS, 1),
     ("membership", "trajectory", ROUNDS, 1),
     ("membership", "rmia", ROUNDS, 1),
@@ -23,8 +22,8 @@ ASKED: tuple[tuple[Asked, str, int, int], ...] = (
     ("prevalence", "learned-share", 1, 1),
     ("exposure", "learned-share", 1, 1),
 )
-"""Counts and shares are asked of the first round, in which no model knows anybody's images yet, and counts of the first
-three together: later the hospital's images are fitted already, and those that the attacker simulates with are not."""
+"""Shares are asked of the first round, in which no model knows anybody's images yet, and counts of the first three:
+later the hospital's images are fitted already, and those that the attacker simulates with are not."""
 _SCALE: dict[Size, Scale] = {"small": "small", "paper": "paper"}
 
 
