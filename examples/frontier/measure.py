@@ -5,7 +5,7 @@
 
 The cells are those of `fluoroscope study run frontier/map` in the same folder; finished ones are not run again. With
 --minutes it stops in time and writes down what is finished; the same command goes on. With --again resisted the points
-of --out that leaked stay as they are, and the others are attacked anew.
+of --out that leaked stay as they are, and the others are attacked anew; one that is not finished stays as it was.
 """
 
 import argparse
@@ -40,19 +40,19 @@ def main() -> None:
     asked = parser.parse_args()
     process_tuning.apply()
     grid = sorted(STUDIES.get("frontier/map").grid("small", asked.data), key=_images)
-    kept = _leaked(asked.out) if asked.again == "resisted" else {}
+    known = _known(asked.out) if asked.again == "resisted" else {}
     until = None if asked.minutes is None else time.monotonic() + 60 * asked.minutes
     engine = Local(asked.workers)
-    anew = [cell for cell in grid if _place(cell.settings) not in kept]
+    anew = [cell for cell in grid if not known.get(_place(cell.settings), {}).get("beyond")]
     outcomes = dict(zip(anew, run_cells(anew, asked.seed, asked.work, engine, _tell, until=until), strict=True))
     points: list[dict[str, Any]] = []
     missing: list[str] = []
     for cell in grid:
-        if cell not in outcomes:
-            points.append(kept[_place(cell.settings)])
-            continue
-        outcome = outcomes[cell]
         place = {name: cell.settings[name] for name in PLACE}
+        outcome = outcomes.get(cell)
+        if outcome is None or (outcome.failed and _place(place) in known):
+            points.append(known[_place(place)])
+            continue
         if outcome.failed:
             missing.append(f"{', '.join(str(value) for value in place.values())}: {outcome.failed}")
             continue
@@ -68,10 +68,9 @@ def main() -> None:
     print(f"{len(points)} points measured, {len(missing)} missing", flush=True)
 
 
-def _leaked(out: Path) -> dict[tuple[Any, ...], dict[str, Any]]:
-    """The points of this file at which something leaked."""
-    points = json.loads(out.read_text(encoding="utf-8"))["points"]
-    return {_place(point): point for point in points if point["beyond"]}
+def _known(out: Path) -> dict[tuple[Any, ...], dict[str, Any]]:
+    """The points of this file."""
+    return {_place(point): point for point in json.loads(out.read_text(encoding="utf-8"))["points"]}
 
 
 def _place(settings: dict[str, Any]) -> tuple[Any, ...]:

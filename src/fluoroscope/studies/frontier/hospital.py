@@ -9,7 +9,6 @@ from torch import Generator, Tensor
 
 from fluoroscope.attacks.inference import INFERENCE_ATTACKS, LABEL_COUNT_ATTACKS, PROPERTY_ATTACKS, InferenceAttack
 from fluoroscope.attacks.inference.gradient_alignment import GradientAlignment
-from fluoroscope.attacks.inference.label_counts import whole_counts
 from fluoroscope.attacks.inference.learned_counts import LearnedCounts, random_mix
 from fluoroscope.attacks.inference.learned_share import LearnedShare
 from fluoroscope.cells import CellContext, Result
@@ -66,14 +65,11 @@ class Hospital:
     asked: Asked
     attack_name: str
     round: int = ROUNDS
-    """Whose update is read; the last one where several are."""
-    rounds: int = 1
-    """That label counts are read of, each by itself; the guess is their mean."""
+    """Whose update is read; of `trajectory` the last one of those that are."""
     scale: Scale = "small"
     stand_ins: int = 6
     """Held-out images of random mixes in the hospital's place: what an interval and a null are made of."""
     simulations: int = 36
-    """Of a round that is read."""
     canaries: int = 64
     """Of the hospital's 500 images, in each of `runs` rounds."""
     runs: int = 4
@@ -81,13 +77,7 @@ class Hospital:
 
     @property
     def settings(self) -> dict[str, Any]:
-        return {
-            "data": self.data,
-            "asked": self.asked,
-            "attack": self.attack_name,
-            "round": self.round,
-            "rounds": self.rounds,
-        }
+        return {"data": self.data, "asked": self.asked, "attack": self.attack_name, "round": self.round}
 
     @property
     def attack(self) -> tuple[str, int]:
@@ -117,19 +107,15 @@ class _Case:
         known = THREATS.get("curious-server")
         return observe(record, known, task.public_mean, public_images=task.public_images, defence=task.defence)
 
-    def own(self, number: int) -> Observation:
-        """What the server sees of the hospital in that round."""
-        return self.seen(self.store.load(number, VICTIM))
-
-    def others(self, sides: list[Tensor], number: int) -> list[tuple[PrivateBatch, Observation]]:
-        """Stand-ins for the hospital, mixed at random of these places in the set, and what the server sees of each."""
+    def others(self, sides: list[Tensor]) -> list[tuple[PrivateBatch, Observation]]:
+        """Stand-ins for the hospital, mixed at random of these places in the set; and what the server sees of each."""
         found = []
-        before = self.store.global_state(number - 1)
-        for place in range(self.cell.stand_ins):
-            rng = generator(self.seed, "hospital", "stand-in", self.cell.asked, place)
+        for number in range(self.cell.stand_ins):
+            rng = generator(self.seed, "hospital", "stand-in", self.cell.asked, number)
             batch = self.task.images.batch.subset(random_mix(sides, len(self.victim), 1.0, rng))
+            before = self.store.global_state(self.cell.round - 1)
             size = self.task.plan.training.batch_size
-            record = stand_in_round(self.task, before, number, batch, size, rng, VICTIM)
+            record = stand_in_round(self.task, before, self.cell.round, batch, size, rng, VICTIM)
             found.append((batch, self.seen(record)))
         return found
 
@@ -138,22 +124,20 @@ def _label_counts(case: _Case, rng: Generator) -> Result:
     """The hospital's counts first, then those of the stand-ins."""
     cell, task = case.cell, case.task
     attack = LABEL_COUNT_ATTACKS.get(cell.attack_name)
+    own = case.seen(case.store.load(cell.round, VICTIM))
     if isinstance(attack, LearnedCounts):
         attack = replace(attack, simulations=cell.simulations)
     else:
-        attack.run([case.own(cell.round)], rng)  # one that cannot read such an update says so before others are trained
+        attack.run([own], rng)  # one that cannot read such an update says so before others are trained
     labels, test = task.images.batch.labels, torch.tensor(task.partition.test)
-    classes, images = len(task.images.classes), len(case.victim)
-    batches, shares = [case.victim], []
-    for number in range(cell.round - cell.rounds + 1, cell.round + 1):
-        others = case.others([test[labels[test] == c] for c in range(classes)], number)
-        batches = [case.victim, *(batch for batch, _ in others)]
-        shares.append(attack.run([case.own(number), *(seen for _, seen in others)], rng) / images)
-    guess = torch.stack(shares).mean(0)
-    counts = torch.stack([whole_counts(each, images) for each in guess])
+    classes = len(task.images.classes)
+    others = case.others([test[labels[test] == c] for c in range(classes)])
+    counts = attack.run([own, *(seen for _, seen in others)], rng)
+    batches = [case.victim, *(batch for batch, _ in others)]
     truth = torch.stack([batch.labels.bincount(minlength=classes) for batch in batches])
     assert task.public_images is not None
     public = task.public_images.labels.bincount(minlength=classes).double()
+    images = len(case.victim)
     found = _scored(counts / images, truth / images, public / public.sum(), rng)
     return Result(
         {
@@ -162,11 +146,7 @@ def _label_counts(case: _Case, rng: Generator) -> Result:
             "truth": int(truth[0, -1]),
             "off": float(((counts[0] - truth[0]).abs() / truth[0]).max()),
         },
-        curves={
-            "truth": (truth[:, -1] / images).tolist(),
-            "guess": (counts[:, -1] / images).tolist(),
-            "by_round": [float(each[0, -1]) for each in shares],
-        },
+        curves={"truth": (truth[:, -1] / images).tolist(), "guess": (counts[:, -1] / images).tolist()},
     )
 
 
@@ -181,9 +161,10 @@ def _share(case: _Case, rng: Generator) -> Result:
     having = _property(case)
     test = torch.tensor(task.partition.test)
     marked = having(task.images.batch.subset(test.tolist()))
-    others = case.others([test[~marked], test[marked]], cell.round)
+    others = case.others([test[~marked], test[marked]])
+    own = case.seen(case.store.load(cell.round, VICTIM))
     mark = having(PrivateBatch(public.images, public.labels, ("",) * len(public)))
-    shares = attack.run([case.own(cell.round), *(seen for _, seen in others)], mark, rng)
+    shares = attack.run([own, *(seen for _, seen in others)], mark, rng)
     truth = torch.tensor([float(having(b).double().mean()) for b in [case.victim, *(batch for batch, _ in others)]])
     guess = torch.tensor([share.value for share in shares])
     prior = torch.tensor([float(mark.double().mean())])
@@ -223,7 +204,7 @@ def _membership(case: _Case, rng: Generator) -> Result:
     same = generator(case.seed, "hospital", "candidates")  # every attack is asked about the same images
     asked = matched_case(task, task.clients[0].train, task.partition.test, len(task.partition.test), same)
     rounds = range(1, cell.round + 1) if cell.attack_name in ("trajectory", "loss") else [cell.round]
-    seen = [case.own(number) for number in rounds]
+    seen = [case.seen(case.store.load(number, VICTIM)) for number in rounds]
     scores = INFERENCE_ATTACKS.get(cell.attack_name).run(seen, asked.candidates, rng, task.public_images)
     curves = [roc(row[asked.members], row[~asked.members], rng) for row in scores]
     return Result(

@@ -8,22 +8,21 @@ from fluoroscope.report.figures import Panel, Point, panels
 from fluoroscope.studies.frontier.hospital import ROUNDS, Asked, Hospital, Scale
 from fluoroscope.studies.study import Row, Rows, Size, Study, enter
 
-SEVERAL = 3
-"""First rounds that label counts are read of together."""
-ASKED: tuple[tuple[Asked, str, int, int], ...] = (
-    ("label counts", "learned-counts", SEVERAL, SEVERAL),
-    ("membership", "loss", ROUNDS, 1),
-    ("membership", "trajectory", ROUNDS, 1),
-    ("membership", "rmia", ROUNDS, 1),
-    ("canaries", "trajectory", ROUNDS, 1),
-    ("canaries", "gradient-alignment", ROUNDS, 1),
-    ("membership", "lira", ROUNDS, 1),
-    ("label counts", "restored-counts", 1, 1),
-    ("prevalence", "learned-share", 1, 1),
-    ("exposure", "learned-share", 1, 1),
+ASKED: tuple[tuple[Asked, str, int], ...] = (
+    ("label counts", "learned-counts", 1),
+    ("membership", "loss", ROUNDS),
+    ("membership", "trajectory", ROUNDS),
+    ("membership", "rmia", ROUNDS),
+    ("canaries", "trajectory", ROUNDS),
+    ("canaries", "gradient-alignment", ROUNDS),
+    ("membership", "lira", ROUNDS),
+    ("label counts", "restored-counts", 1),
+    ("prevalence", "learned-share", 1),
+    ("exposure", "learned-share", 1),
+    ("label counts", "learned-counts", ROUNDS),
 )
-"""Shares are asked of the first round, in which no model knows anybody's images yet, and counts of the first three:
-later the hospital's images are fitted already, and those that the attacker simulates with are not."""
+"""Counts and shares are asked of the first round, in which no model knows anybody's images yet, and counts of the last
+one too: there the hospital's images are fitted already, and those that the attacker simulates with are not."""
 _SCALE: dict[Size, Scale] = {"small": "small", "paper": "paper"}
 
 
@@ -55,13 +54,8 @@ def _asked(rows: Rows, *asked: Asked) -> Rows:
 
 
 def _missed(title: str, rows: Rows) -> Panel:
-    series = {f"{row['asked']}, {_read(row)}": _differences(row) for row in rows}
+    series = {f"{row['asked']}, round {row['round']}": _differences(row) for row in rows}
     return Panel(title, "true share", "guessed less true share", series, {"right": 0.0}, joined=False)
-
-
-def _read(row: Row) -> str:
-    first, last = row["round"] - row["rounds"] + 1, row["round"]
-    return f"round {last}" if first == last else f"rounds {first} to {last}"
 
 
 def _differences(row: Row) -> list[Point]:
@@ -105,7 +99,7 @@ enter(
         "No image is recovered from such a client. How many have which finding, who was there and what kind of images "
         "it has are other questions.",
         {
-            size: [Hospital(asked, attack, number, rounds, scale) for asked, attack, number, rounds in ASKED]
+            size: [Hospital(asked, attack, number, scale) for asked, attack, number in ASKED]
             for size, scale in _SCALE.items()
         },
         drawn,
