@@ -60,7 +60,8 @@ def even_mixes(count: int, classes: int, rng: Generator) -> Tensor:
     The gaps between sorted uniform numbers are uniform on the simplex; numbers of a Sobol sequence are more even still.
     """
     seed = int(torch.randint(2**31, (), generator=rng))
-    points = torch.quasirandom.SobolEngine(max(1, classes - 1), scramble=True, seed=seed).draw(count)
+    sobol = torch.quasirandom.SobolEngine(max(1, classes - 1), scramble=True, seed=seed)  # type: ignore[no-untyped-call]
+    points = sobol.draw(count)
     ends = torch.zeros(count, 1), points[:, : classes - 1].sort(1).values, torch.ones(count, 1)
     return torch.cat(ends, 1).diff(dim=1)
 

@@ -74,7 +74,8 @@ class MapCell:
     network: str = "resnet18"
     defence: Defence = "none"
     seconds: float = 80.0
-    """Of a processor for all attacks: the first may take most, `ridge` all that is left, each other half of that."""
+    """Of a processor for all attacks: the first may take most, `ridge` all that is left and at least a fifth, since the
+    first may not be stopped in time, each other half of the rest."""
     data: str = "phantom/chest"
 
     @property
@@ -119,7 +120,7 @@ class MapCell:
             if name == UNMATCHED and rows[0].applies:
                 continue
             share = left / 2 if number + 1 < len(attacks) else left
-            share = {FIRST[0]: 0.8 * left, LINEAR: left}.get(name, share)
+            share = {FIRST[0]: 0.8 * left, LINEAR: max(left, 0.2 * self.seconds)}.get(name, share)
             began = time.process_time()
             rows.append(
                 tried(name, attack, stage, Effort(iterations=10_000), share, context.seed, played.within(name, share))
