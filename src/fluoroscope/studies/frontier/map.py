@@ -46,8 +46,6 @@ DEFENCES: Mapping[Defence, tuple[tuple[str, dict[str, Any]], ...]] = {
 }
 VICTIMS = {1: 6, 2: 6, 4: 5, 8: 5}
 """Clients of so many images; one alone where it has more, whose guesses are the cases then."""
-SLOW = {("adamw", 8, 1): 1}
-"""Fewer where features are long looked for, since the gradient behind a step of Adam has errors."""
 UNMATCHED = "feature-decoder, unmatched"
 """The same without its descent: played where the whole of it was left out or stopped."""
 LINEAR = "ridge"
@@ -133,7 +131,7 @@ class MapCell:
         """The victims' rounds as the server sees them; what it may learn from are the public images."""
         public, defence = task.public_images, build_defences(DEFENCES[self.defence])
         assert public is not None  # the plan has auxiliary images
-        count = SLOW.get((self.optimiser, self.images_per_step, self.steps), VICTIMS.get(self.images, 1))
+        count = VICTIMS.get(self.images, 1)
         victims = [task.images.batch.subset(places) for places in held_out_indices(task, count, self.images)]
         shown, taken = [], []
         for number, victim in enumerate(victims):

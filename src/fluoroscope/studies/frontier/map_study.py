@@ -1,8 +1,7 @@
 """The map as a study: which points are measured, and the figure.
 
 Not the product of all settings, which would be 2880 points: the grid of images per step and steps, and from two base
-points every other factor by itself. The bases are P1's client 1 (two steps of four) and the client of one image. One
-point more: an epoch of AdamW in one step of eight, the most that is read of Adam.
+points every other factor by itself. The bases are P1's client 1 (two steps of four) and the client of one image.
 """
 
 import math
@@ -17,15 +16,12 @@ from fluoroscope.studies.study import Row, Rows, Size, Study, enter
 IMAGES_PER_STEP = (1, 2, 4, 8, 16)
 STEPS = (1, 2, 4, 8)
 BASES = (MapCell(4, 2), MapCell(1, 1))
-ONE_STEP_OF_ADAMW = MapCell(8, 1, optimiser="adamw", seconds=160.0)
-"""Its gradient has errors, so that features are long looked for."""
 
 
 def design(size: Size) -> list[MapCell]:
     """The points; in the paper's size of twice the pixels and with ten times the processor time."""
     grid = [MapCell(images, steps) for steps in STEPS for images in IMAGES_PER_STEP]
     points = [*BASES, *grid, *(varied for base in BASES for varied in one_factor_at_a_time(base))]
-    points.append(ONE_STEP_OF_ADAMW)
     if size == "paper":
         points = [replace(point, seconds=600.0, size=2 * point.size) for point in points]
     return list(dict.fromkeys(points))
