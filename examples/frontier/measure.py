@@ -4,7 +4,8 @@
         --out src/fluoroscope/report/frontier.json --page docs/frontier.md
 
 The cells are those of `fluoroscope study run frontier/map` in the same folder; finished ones are not run again. With
---minutes it stops in time and writes down what is finished; the same command goes on.
+--minutes it stops in time and writes down what is finished; the same command goes on. With --again resisted the points
+of --out that leaked stay as they are, and the others are attacked anew; one that is not finished stays as it was.
 """
 
 import argparse
@@ -21,6 +22,7 @@ from fluoroscope.studies import STUDIES
 from fluoroscope.studies.study import StudyCell
 
 BEGIN, END = "<!-- the map: written by examples/frontier/measure.py -->", "<!-- end of the map -->"
+PLACE = ("images_per_step", "steps", "epochs", "optimiser", "size", "network", "defence")
 MEASURED = ("leak", "leak_low", "leak_high", "p_value", "found", "images", "attacks", "beyond", "ssim", "ssim_prior")
 
 
@@ -34,16 +36,23 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, help="processes side by side; as many as cores by default")
     parser.add_argument("--minutes", type=float, help="stop after so many")
+    parser.add_argument("--again", choices=("all", "resisted"), default="all", help="which points are measured")
     asked = parser.parse_args()
     process_tuning.apply()
     grid = sorted(STUDIES.get("frontier/map").grid("small", asked.data), key=_images)
+    known = _known(asked.out) if asked.again == "resisted" else {}
     until = None if asked.minutes is None else time.monotonic() + 60 * asked.minutes
     engine = Local(asked.workers)
-    outcomes = run_cells(grid, asked.seed, asked.work, engine, _tell, until=until)
+    anew = [cell for cell in grid if not known.get(_place(cell.settings), {}).get("beyond")]
+    outcomes = dict(zip(anew, run_cells(anew, asked.seed, asked.work, engine, _tell, until=until), strict=True))
     points: list[dict[str, Any]] = []
     missing: list[str] = []
-    for cell, outcome in zip(grid, outcomes, strict=True):
-        place = {name: value for name, value in cell.settings.items() if name != "data"}
+    for cell in grid:
+        place = {name: cell.settings[name] for name in PLACE}
+        outcome = outcomes.get(cell)
+        if outcome is None or (outcome.failed and _place(place) in known):
+            points.append(known[_place(place)])
+            continue
         if outcome.failed:
             missing.append(f"{', '.join(str(value) for value in place.values())}: {outcome.failed}")
             continue
@@ -57,6 +66,15 @@ def main() -> None:
     if asked.page is not None:
         asked.page.write_text(_page(asked.page.read_text(encoding="utf-8"), content, missing), encoding="utf-8")
     print(f"{len(points)} points measured, {len(missing)} missing", flush=True)
+
+
+def _known(out: Path) -> dict[tuple[Any, ...], dict[str, Any]]:
+    """The points of this file."""
+    return {_place(point): point for point in json.loads(out.read_text(encoding="utf-8"))["points"]}
+
+
+def _place(settings: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(settings[name] for name in PLACE)
 
 
 def _images(cell: StudyCell) -> int:

@@ -8,7 +8,7 @@ import torch
 
 from fluoroscope.attacks.inference import LABEL_COUNT_ATTACKS
 from fluoroscope.attacks.inference.label_counts import by_class, whole_counts
-from fluoroscope.attacks.inference.learned_counts import LearnedCounts, random_mix
+from fluoroscope.attacks.inference.learned_counts import LearnedCounts, even_mixes, random_mix
 from fluoroscope.attacks.inference.restored_counts import RestoredCounts
 from fluoroscope.data import Request, load
 from fluoroscope.defences import NO_DEFENCE, chain
@@ -105,6 +105,18 @@ def test_a_mix_repeats_nobody_before_everybody_was_taken():
     shares = [sum(i < 3 for i in mix) / 20 for mix in seen]
     assert min(shares) < 0.1
     assert max(shares) > 0.9
+
+
+def test_even_mixes_fill_all_that_is_possible():
+    two = even_mixes(16, 2, rng())
+    torch.testing.assert_close(two.sum(1), torch.ones(16))
+    assert sorted((two[:, 0] * 16).long().tolist()) == list(range(16))  # one in each sixteenth
+    four = even_mixes(256, 4, rng())
+    assert four.min() >= 0
+    torch.testing.assert_close(four.mean(0), torch.full((4,), 0.25), atol=0.02, rtol=0)
+    # Uniform on the simplex: a share is below x with probability 1 - (1 - x)^3.
+    torch.testing.assert_close((four < 0.1).float().mean(0), torch.full((4,), 1 - 0.9**3), atol=0.05, rtol=0)
+    assert even_mixes(3, 1, rng()).tolist() == [[1.0]] * 3
 
 
 @every_attack

@@ -7,15 +7,17 @@ from dataclasses import dataclass, fields
 import pytest
 import torch
 
+from fluoroscope.attacks.learned.learning import NEEDS
 from fluoroscope.cells import CellContext
 from fluoroscope.scenarios.isolation import TookTooLong
 from fluoroscope.scenarios.rehearsal import Stage
 from fluoroscope.scenarios.rehearsed import Rehearsed
 from fluoroscope.scores.intervals import Interval
 from fluoroscope.studies import STUDIES
-from fluoroscope.studies.frontier.map import MapCell, _Played, _result
+from fluoroscope.studies.frontier.map import UNMATCHED, MapCell, _Played, _result
 from fluoroscope.studies.frontier.map_study import BASES, IMAGES_PER_STEP, STEPS, design, one_factor_at_a_time
-from fluoroscope.types import LabelledImages, PrivateBatch, Reconstruction
+from fluoroscope.threat_models import THREATS
+from fluoroscope.types import LabelledImages, Observation, PrivateBatch, Reconstruction
 
 
 def rng(seed=0):
@@ -105,7 +107,7 @@ class Endless:
 
 
 def test_an_attack_that_would_take_too_long_is_stopped_soon(tmp_path):
-    played = _Played(CellContext(0, tmp_path, tmp_path / "checkpoint"))
+    played = _Played(CellContext(0, tmp_path, tmp_path / "checkpoint"), 1.0)
     began = time.process_time()
     with pytest.raises(TookTooLong, match="its share is 1 s"):
         played.within("endless", 1.0)(Endless(), [], rng())
@@ -113,12 +115,38 @@ def test_an_attack_that_would_take_too_long_is_stopped_soon(tmp_path):
     assert played.guesses == {}
 
 
+@dataclass(frozen=True)
+class Learner:
+    """Keeps what it was given to learn from."""
+
+    given: list
+    needs = NEEDS
+
+    def run(self, observations, rng, on_iteration, checkpoint):
+        self.given.append(observations[0].public_images)
+        return []
+
+
+def test_attacks_that_simulate_are_given_as_many_images_as_they_have_time_for(tmp_path):
+    public = LabelledImages(torch.rand(300, 1, 4, 4), torch.arange(300), tuple(map(str, range(300))))
+    seen = [Observation(THREATS.get("curious-server"), 1, (), public_images=public)]
+    played = _Played(CellContext(0, tmp_path, tmp_path / "checkpoint"), 0.1)
+    given = []
+    played.within("first", 25.0)(Learner(given), seen, rng())
+    played.within("second", 5.0)(Learner(given), seen, rng())
+    first, second = given
+    assert len(first) == 100  # 25 s at .4 of a round of .1 s
+    assert first.labels.tolist() == list(range(0, 300, 3))
+    assert second.labels.tolist() == first.labels.tolist()
+    assert first.patients == public.patients[::3]
+
+
 @pytest.mark.slow
 def test_a_cell_is_run(tmp_path):
     """A client of one image with a small network: whatever was found, every attack is accounted for."""
     cell = MapCell(1, 1, network="lenet5", size=32, seconds=5.0)
     found = cell.run(CellContext(0, tmp_path, tmp_path / "checkpoint"))
-    assert set(found.notes["tried"]) == set(cell.attack)
+    assert set(found.notes["tried"]) | {UNMATCHED} == set(cell.attack)
     assert found.measures["images"] == 6
 
 

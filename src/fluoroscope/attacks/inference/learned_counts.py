@@ -1,6 +1,7 @@
 """Counts learned by simulation: the client's rounds are played on public images of random class mixes, and a ridge
 regression reads the mix from what would have been sent."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -14,9 +15,6 @@ from fluoroscope.attacks.inference.update_reader import UpdateReader, learned_re
 from fluoroscope.digest import digest
 from fluoroscope.errors import Misconfigured
 from fluoroscope.types import Capability, PrivateBatch
-
-SPREADS = (1.0, 0.3)
-"""Of the Dirichlet distributions that mixes are drawn from, by turns: all alike, and rather with a class missing."""
 
 
 @dataclass(frozen=True)
@@ -46,13 +44,26 @@ def _learned(setup: Setup, simulations: int, rng: Generator) -> UpdateReader:
     public = setup.observation.public_images
     assert public is not None  # in `needs`
     places = by_class("learned-counts", public, setup.outputs)
+    mixes = even_mixes(simulations, setup.outputs, rng)
 
     def drawn(number: int) -> tuple[PrivateBatch, Tensor]:
-        chosen = random_mix(places, setup.training.images, SPREADS[number % len(SPREADS)], rng)
+        chosen = dealt(places, whole_counts(mixes[number], setup.training.images).tolist(), rng)
         batch = PrivateBatch(public.images[chosen], public.labels[chosen], ("",) * len(chosen))
         return batch, batch.labels.bincount(minlength=setup.outputs) / len(batch)
 
     return learned_reader("learned-counts", setup, drawn, simulations, rng)
+
+
+def even_mixes(count: int, classes: int, rng: Generator) -> Tensor:
+    """(count, classes): shares that fill all possible mixes evenly, so that none is left out by bad luck.
+
+    The gaps between sorted uniform numbers are uniform on the simplex; numbers of a Sobol sequence are more even still.
+    """
+    seed = int(torch.randint(2**31, (), generator=rng))
+    sobol = torch.quasirandom.SobolEngine(max(1, classes - 1), scramble=True, seed=seed)  # type: ignore[no-untyped-call]
+    points = sobol.draw(count)
+    ends = torch.zeros(count, 1), points[:, : classes - 1].sort(1).values, torch.ones(count, 1)
+    return torch.cat(ends, 1).diff(dim=1)
 
 
 def random_mix(places: list[Tensor], images: int, spread: float, rng: Generator) -> list[int]:
@@ -64,10 +75,15 @@ def random_mix(places: list[Tensor], images: int, spread: float, rng: Generator)
     gammas = _gammas(torch.full((len(places),), spread, dtype=torch.float64), rng)
     shares = gammas / gammas.sum()
     drawn = torch.multinomial(shares.clamp_min(1e-12), images, replacement=True, generator=rng)
+    return dealt(places, drawn.bincount(minlength=len(places)).tolist(), rng)
+
+
+def dealt(places: Sequence[Tensor], counts: Sequence[int], rng: Generator) -> list[int]:
+    """So many of each of these groups by lot; nobody comes again before everybody of the group was taken."""
     chosen: list[int] = []
-    for c, count in enumerate(drawn.bincount(minlength=len(places)).tolist()):
-        times = -(-count // len(places[c]))
-        orders = [places[c][torch.randperm(len(places[c]), generator=rng)] for _ in range(times)]
+    for own, count in zip(places, counts, strict=True):
+        times = -(-count // len(own))
+        orders = [own[torch.randperm(len(own), generator=rng)] for _ in range(times)]
         chosen += torch.cat(orders)[:count].tolist() if orders else []
     return chosen
 

@@ -12,6 +12,7 @@ import torch
 from torch import Generator, Tensor
 
 from fluoroscope.attacks.common.setup import SIMULATION, Setup
+from fluoroscope.attacks.inference.learned_counts import dealt
 from fluoroscope.attacks.inference.property import PROPERTY_ATTACKS, Share
 from fluoroscope.attacks.inference.registry import Seen
 from fluoroscope.attacks.inference.update_reader import UpdateReader, learned_reader
@@ -28,8 +29,10 @@ _FEWEST = 19
 class LearnedShare:
     """Adapts to any training and any defence of the client: what can be played can be learned from.
 
-    The interval holds as often as it says for clients that are to the public images as the simulated ones are: its
-    half-width is the quantile of what the attacker missed on simulated rounds that were left out in turn.
+    The interval's half-width is the quantile of what was missed of simulated rounds that were left out in turn.
+    Each is played on a random half of the public patients, so that halves differ as the public images do from all that
+    they were drawn from: the mean over a half varies about that over n as the latter does about the truth (McCarthy,
+    Rev. ISI 1969, balanced half-samples). A client whose patients are of another kind is not covered by it.
     """
 
     needs: ClassVar[frozenset[Capability]] = SIMULATION | {Capability.UPDATE, Capability.PUBLIC_IMAGES}
@@ -42,15 +45,18 @@ class LearnedShare:
             raise Misconfigured(
                 f"learned-share needs {_FEWEST} simulations or more for an interval of 95 %, not {self.simulations}."
             )
-        readers: dict[str, UpdateReader] = {}
+        readers: dict[str, tuple[UpdateReader, float]] = {}
         found = []
         for seen in observations:
             setup = Setup.of(seen, self.needs, "learned-share")
             assert seen.public_images is not None  # in `needs`
             key = digest(setup.state, setup.training, seen.public_images, seen.defence, sorted(seen.update or {}))
             if key not in readers:
-                readers[key] = _learned(setup, seen.public_images, having, self.simulations, rng)
-            found.append(_share(readers[key], float(readers[key].read(seen)[0])))
+                reader = _learned(setup, seen.public_images, having, self.simulations, rng)
+                readers[key] = reader, _half_width(reader)
+            reader, half = readers[key]
+            value = float(reader.read(seen)[0])
+            found.append(Share(*(min(1.0, max(0.0, end)) for end in (value, value - half, value + half))))
         return found
 
 
@@ -66,26 +72,17 @@ def _learned(setup: Setup, public: LabelledImages, having: Tensor, simulations: 
         # Evenly over all shares, in random places of even steps: no share is left out by bad luck.
         share = (number + float(torch.rand(1, generator=rng))) / simulations
         with_it = round(share * images)
-        chosen = torch.cat([_dealt(sides[0], with_it, rng), _dealt(sides[1], images - with_it, rng)])
+        halves = [side[torch.randperm(len(side), generator=rng)][: -(-len(side) // 2)] for side in sides]
+        chosen = dealt(halves, (with_it, images - with_it), rng)
         batch = PrivateBatch(public.images[chosen], public.labels[chosen], ("",) * images)
         return batch, torch.tensor([with_it / images], dtype=torch.float64)
 
     return learned_reader("learned-share", setup, drawn, simulations, rng)
 
 
-def _dealt(places: Tensor, count: int, rng: Generator) -> Tensor:
-    """So many of them by lot; nobody comes again before everybody was taken."""
-    times = -(-count // len(places))
-    orders = [places[torch.randperm(len(places), generator=rng)] for _ in range(times)]
-    return torch.cat(orders)[:count] if orders else places[:0]
-
-
-def _share(reader: UpdateReader, value: float) -> Share:
-    missed = reader.fit.left_out[:, 0].abs().sort().values
-    rank = min(len(missed), math.ceil(LEVEL * (len(missed) + 1)))
-    half = float(missed[rank - 1])
-    value, low, high = (min(1.0, max(0.0, end)) for end in (value, value - half, value + half))
-    return Share(value, low, high)
+def _half_width(reader: UpdateReader) -> float:
+    missed = reader.left_out()[:, 0].abs().sort().values
+    return float(missed[min(len(missed), math.ceil(LEVEL * (len(missed) + 1))) - 1])
 
 
 PROPERTY_ATTACKS.add("learned-share", LearnedShare())

@@ -1,5 +1,11 @@
-"""Numbers about a client, read off its update: a ridge regression, learned from rounds played on public images."""
+"""Numbers about a client, read off its update: a ridge regression, learned from rounds played on public images.
 
+What training does is not linear in what is asked: the last layer follows the log-odds of a class rather than its share.
+So the first reading tells which simulated rounds are like the client's, and the second is fitted to those alone (local
+regression: Cleveland, JASA 1979).
+"""
+
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -16,6 +22,9 @@ PENALTIES = tuple(10.0**power for power in range(-6, 5))
 """Weights of the ridge, relative to the features' mean square."""
 SKETCH = 32
 """Numbers that are kept of a layer other than the last."""
+NEAR = 0.5
+"""Of the simulated rounds, those that the second reading is fitted to; with few rounds more of them."""
+FEWEST_NEAR = 16
 
 Draw = Callable[[int], tuple[PrivateBatch, Tensor]]
 """From a simulation's number to the client's images in it and the numbers (k,) that are to be read."""
@@ -67,11 +76,37 @@ class UpdateReader:
     """From an update to numbers."""
 
     features: UpdateFeatures
+    rows: Tensor
+    """(rounds, features) that were simulated."""
+    targets: Tensor
+    """(rounds, k)."""
     fit: Fit
+    """To all of them."""
 
     def read(self, seen: Observation) -> Tensor:
-        """(k,), float64."""
-        return self.fit(self.features.of(seen.update or {}, seen.buffers_before or {}, seen.buffers_after or {}))
+        """(k,), float64: by all simulated rounds, then by those that are nearest to the first reading."""
+        row = self.features.of(seen.update or {}, seen.buffers_before or {}, seen.buffers_after or {})
+        return self._near(self.fit(row), self.rows, self.targets)(row)
+
+    def left_out(self) -> Tensor:
+        """(rounds, k): what both readings miss of each simulated round, learned from all others."""
+        missed = []
+        for i, (row, target) in enumerate(zip(self.rows, self.targets, strict=True)):
+            others = torch.arange(len(self.rows)) != i
+            fit = self._near(target - self.fit.left_out[i], self.rows[others], self.targets[others])
+            missed.append(target - fit(row))
+        return torch.stack(missed)
+
+    @staticmethod
+    def _near(first: Tensor, rows: Tensor, targets: Tensor) -> Fit:
+        near = nearest(first, targets)
+        return ridge_left_one_out(rows[near], targets[near])
+
+
+def nearest(first: Tensor, targets: Tensor) -> Tensor:
+    """The places of the rounds whose targets are nearest to these (k,) values, by the sum of differences."""
+    count = min(len(targets), max(FEWEST_NEAR, math.ceil(NEAR * len(targets))))
+    return (targets - first).abs().sum(1).argsort(stable=True)[:count]
 
 
 def learned_reader(attack: str, setup: Setup, draw: Draw, simulations: int, rng: Generator) -> UpdateReader:
@@ -90,9 +125,12 @@ def learned_reader(attack: str, setup: Setup, draw: Draw, simulations: int, rng:
         for kind, each in zip(rows, looked_at, strict=True):
             kind.append(each.of(sent.arrays, sent.buffers_before, sent.buffers_after or {}))
         targets.append(target)
-    fits = [ridge_left_one_out(torch.stack(kind), torch.stack(targets).double()) for kind in rows]
-    best = min(range(2), key=lambda i: fits[i].error)
-    return UpdateReader(looked_at[best], fits[best])
+    wanted = torch.stack(targets).double()
+    readers = [
+        UpdateReader(each, torch.stack(kind), wanted, ridge_left_one_out(torch.stack(kind), wanted))
+        for each, kind in zip(looked_at, rows, strict=True)
+    ]
+    return min(readers, key=lambda each: each.fit.error)
 
 
 def ridge_left_one_out(features: Tensor, targets: Tensor) -> Fit:

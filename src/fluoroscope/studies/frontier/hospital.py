@@ -69,7 +69,7 @@ class Hospital:
     scale: Scale = "small"
     stand_ins: int = 6
     """Held-out images of random mixes in the hospital's place: what an interval and a null are made of."""
-    simulations: int = 48
+    simulations: int = 36
     canaries: int = 64
     """Of the hospital's 500 images, in each of `runs` rounds."""
     runs: int = 4

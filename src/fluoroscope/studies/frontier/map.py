@@ -9,6 +9,10 @@ import torch
 from torch import Tensor
 
 from fluoroscope.attacks import Attack
+from fluoroscope.attacks.common.engine import Budget
+from fluoroscope.attacks.learned.feature_decoder import FeatureDecoder
+from fluoroscope.attacks.learned.learning import NEEDS
+from fluoroscope.attacks.learned.simulated_rounds import FEWEST_CLIENTS
 from fluoroscope.cells import CellContext, Result
 from fluoroscope.defences import Chain
 from fluoroscope.federation.client_round import client_round
@@ -42,8 +46,14 @@ DEFENCES: Mapping[Defence, tuple[tuple[str, dict[str, Any]], ...]] = {
 }
 VICTIMS = {1: 6, 2: 6, 4: 5, 8: 5}
 """Clients of so many images; one alone where it has more, whose guesses are the cases then."""
-FIRST = ("feature-decoder",)
-"""Played before the others: features in closed form, whatever the number of images and steps."""
+UNMATCHED = "feature-decoder, unmatched"
+"""The same without its descent: played where the whole of it was left out or stopped."""
+LINEAR = "ridge"
+FIRST = ("feature-decoder", UNMATCHED, LINEAR, "decoder")
+"""Played before the others: features in closed form, whatever the number of images and steps; then what is learned from
+simulated rounds, of which there are as many as fit, so that each point has an attack that made a guess."""
+SIMULATING = 0.4
+"""Of the first such attack's share: by the seconds of training alone, as much again goes into reading the rounds."""
 LEVEL = 0.95
 _PATIENCE = 1.1
 """Times its share that an attack may be forecast to take: not all iterations cost the same."""
@@ -62,7 +72,8 @@ class MapCell:
     network: str = "resnet18"
     defence: Defence = "none"
     seconds: float = 80.0
-    """Of a processor for all attacks: the first may take most of it, each other half of what those before it left."""
+    """Of a processor for all attacks: the first may take most, `ridge` all that is left and at least a fifth, since the
+    first may not be stopped in time, each other half of the rest."""
     data: str = "phantom/chest"
 
     @property
@@ -73,7 +84,7 @@ class MapCell:
     @property
     def attack(self) -> dict[str, Attack]:
         """All that are registered, so that another one makes this another cell; those first that see most for least."""
-        found = candidates()
+        found = {**candidates(), UNMATCHED: FeatureDecoder(UNMATCHED, matching=None, budget=Budget(1))}
         return {name: found[name] for name in dict.fromkeys([*FIRST, *found]) if name in found}
 
     @property
@@ -99,11 +110,15 @@ class MapCell:
         plan = self.plan(context.seed)
         store = federate(plan, context.folder / "federations" / plan.fingerprint[:16])
         stage = self._stage(load_task(plan), store.global_state(1), context.seed)
-        played = _Played(context)
-        rows, left = [], self.seconds
+        played = _Played(context, stage.round_seconds)
+        rows: list[Rehearsed] = []
+        left = self.seconds
         attacks = self.attack
         for number, (name, attack) in enumerate(attacks.items()):
-            share = 0.8 * left if number == 0 else left / 2 if number + 1 < len(attacks) else left
+            if name == UNMATCHED and rows[0].applies:
+                continue
+            share = left / 2 if number + 1 < len(attacks) else left
+            share = {FIRST[0]: 0.8 * left, LINEAR: max(left, 0.2 * self.seconds)}.get(name, share)
             began = time.process_time()
             rows.append(
                 tried(name, attack, stage, Effort(iterations=10_000), share, context.seed, played.within(name, share))
@@ -153,14 +168,18 @@ class MapCell:
 class _Played:
     """Runs attacks here, each within its share of the processor, and keeps what they guessed."""
 
-    def __init__(self, context: CellContext) -> None:
+    def __init__(self, context: CellContext, round_seconds: float) -> None:
         self.guesses: dict[str, list[Reconstruction]] = {}
+        self._round_seconds = round_seconds
+        self._simulated: int | None = None
         self._kept = shared(context.checkpoint)  # rounds that one attack simulates serve the others
 
     def within(self, name: str, seconds: float) -> "_Within":
         return _Within(self, name, seconds)
 
     def run(self, name: str, seconds: float, attack: Attack, seen: list[Observation], rng: torch.Generator) -> None:
+        if attack.needs >= NEEDS:
+            seen = self._with_as_many_as_fit(seen, seconds)
         began = time.process_time()
 
         def stop(iteration: int, iterations: int) -> None:
@@ -170,6 +189,16 @@ class _Played:
                 raise TookTooLong(f"it would take about {forecast:.0f} s, its share is {seconds:.0f} s")
 
         self.guesses[name] = attack.run(seen, rng, stop, self._kept)
+
+    def _with_as_many_as_fit(self, seen: list[Observation], seconds: float) -> list[Observation]:
+        """With as many public images as rounds can be simulated; the next attack is given the same, and its rounds."""
+        if self._simulated is None:
+            self._simulated = max(FEWEST_CLIENTS, int(SIMULATING * seconds / self._round_seconds))
+        public = seen[0].public_images
+        assert public is not None  # the plan has auxiliary images
+        chosen = slice(None, None, -(-len(public) // self._simulated))
+        fewer = LabelledImages(public.images[chosen], public.labels[chosen], public.patients[chosen])
+        return [replace(each, public_images=fewer) for each in seen]
 
 
 @dataclass(frozen=True, eq=False)
