@@ -23,6 +23,10 @@ class Adaptive(Case):
     """A crafted model, and how its maker reads the update: candidates (n, pixels) from the gradient by name."""
 
     recover: Recover | None = None
+    batch: int | None = None
+    """Images per batch that it is made for; all at once by default."""
+    honest: Recover | None = None
+    """How the same server would read the agreed network; by `recover` by default."""
 
 
 def rows(weight: str, bias: str | None, order: Tensor | None = None, mixing: Tensor | None = None) -> Recover:

@@ -27,8 +27,10 @@ def leaks(case: Case, images: Tensor, labels: Tensor) -> str:
         return "silent" if silenced(case.model, case.agreed, images, labels) else ""
     needed = ENOUGH * len(images)
     if isinstance(case, Adaptive) and case.recover is not None:
-        found = recovered(case, images, labels)
-        honest = recovered(Adaptive("", case.agreed, case.agreed, case.recover), images, labels)
+        theirs = Adaptive("", case.agreed, case.agreed, case.honest or case.recover)
+        parts = list(zip(images.split(case.batch or len(images)), labels.split(case.batch or len(images)), strict=True))
+        found = sum(recovered(case, *part) for part in parts)
+        honest = sum(recovered(theirs, *part) for part in parts)
     else:
         found, honest = anywhere(case.model, images, labels), anywhere(case.agreed, images, labels)
     if found < needed:

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from benchmarks._adaptive import CLASSES, deep, thresholds
 from benchmarks._adaptive_calls import bends, fishing, names
 from benchmarks._baselines import d_snr
+from benchmarks._combined import combined
 from benchmarks._crafted import Case
 from benchmarks._crafted_inside import crafted
 from benchmarks._held_out import held_out
@@ -77,6 +78,13 @@ def put_aside(aux: dict[tuple[int, int], Tensor]) -> Iterator[Case]:
 def elsewhere(aux: dict[tuple[int, int], Tensor]) -> Iterator[Case]:
     for number, images in enumerate(aux.values()):
         yield from hosts(images[:96], torch.Generator().manual_seed(SEED + number))
+
+
+def secretly(aux: dict[tuple[int, int], Tensor]) -> Iterator[Case]:
+    for number, images in enumerate(aux.values()):
+        rng = torch.Generator().manual_seed(SEED + number)
+        labels = torch.randint(CLASSES, (96,), generator=rng)
+        yield from combined(images[:96], labels, rng)
 
 
 def misses(name: str, cases: Iterable[Case], aux: dict[tuple[int, int], Tensor]) -> None:
@@ -240,6 +248,7 @@ def main() -> None:
         "times": times,
         "aside": lambda: misses("put aside", put_aside(aux), aux),
         "places": lambda: misses("in other places", elsewhere(aux), aux),
+        "combined": lambda: misses("in secret combinations", secretly(aux), aux),
         "adaptive": lambda: misses("adaptive", adaptive(aux), aux),
         "published": lambda: misses("published and disguised", crafted(aux, SEED), aux),
         "monai": lambda: alarms("MONAI and odd parts", hospitals(aux)),

@@ -9,9 +9,12 @@ import torch
 from torch import Tensor
 
 from fluoroscope.defences.guard.stand_ins import stand_ins
+from fluoroscope.errors import BadInput
 
 MOST_IMAGES = 128
 """Of a client's images are enough."""
+DROWNS = 1e6
+"""Times the median image's largest value: an error of a file."""
 FEW, ENOUGH = 32, 48
 """Own images below which stand-ins are put beside them, and how many there are then."""
 Example = Tensor | np.ndarray[Any, Any] | Sequence[Any] | Mapping[str, Any]
@@ -45,6 +48,26 @@ class Batch:
         inputs, named = tuple(map(some, self.inputs)), {name: some(value) for name, value in self.named.items()}
         return Batch(inputs, named, len(chosen))
 
+    def watched(self) -> "Batch":
+        """Copies whose numbers require gradients: that tells what comes from the images from what does not."""
+
+        def ready(value: Any) -> Any:  # noqa: ANN401
+            if isinstance(value, Tensor) and value.is_floating_point():
+                return value.detach().clone().requires_grad_()
+            return value
+
+        inputs, named = tuple(map(ready, self.inputs)), {name: ready(value) for name, value in self.named.items()}
+        return replace(self, inputs=inputs, named=named)
+
+    def usable(self) -> "Batch":
+        """The images that hold numbers alone, and none that would drown the others."""
+        good = torch.ones(self.size, dtype=torch.bool)
+        for value in (*self.inputs, *self.named.values()):
+            if isinstance(value, Tensor) and value.ndim > 0 and len(value) == self.size and value.is_floating_point():
+                largest = value.reshape(self.size, -1).abs().amax(dim=1)
+                good &= torch.isfinite(largest) & ~(largest > DROWNS * largest.nanmedian())
+        return self if bool(good.all()) else self.at(good.nonzero().flatten())
+
     def to(self, device: str) -> "Batch":
         """The same on another device; `meta` has shapes alone."""
 
@@ -75,7 +98,10 @@ def batch(inputs: Inputs) -> Batch | None:
         made = Batch((), dict(zip(given, values, strict=True)), sizes[0])
     else:
         made = Batch(tuple(values), {}, sizes[0])
-    return made.first(MOST_IMAGES)
+    made = made.usable().first(MOST_IMAGES)
+    if not made.size:
+        raise BadInput("none of the images for the guard holds numbers alone: give images without NaN or infinity.")
+    return made
 
 
 def _tensor(value: Any) -> Any:  # noqa: ANN401

@@ -26,8 +26,14 @@ LEAKY, LARGE_BATCH = 0.95, 64
 """A share of a large batch that is refused for what it is where nothing was agreed, whoever made the network."""
 READABLE, MORE = 0.08, 1.15
 """Share of a large batch that has to be read where rows were drawn apart, and how often the agreed network's."""
+COMBINED, COMBINED_TIMES, GATED = 0.2, 1.75, 0.045
+"""Shares of all batches, added up, that have to be read of combinations of rows; how often the agreed network's; and
+an image's share of such a row. Honest networks show some images in combinations, and more as they are trained, but
+all images go into each; those of a gate are few."""
 DRAWN, DRAWN_TIMES, DIED = 0.045, 1.5, 0.02
 """How much more than in the agreed network images keep rows to themselves, while no more rows than this died."""
+FAR, FAR_TIMES = 0.06, 1.6
+"""The same, however many rows died: training that puts rows to sleep moves those left by half as much."""
 AWOKEN, AWOKEN_SIGMA = 0.1, 2.5
 """Share of the rows that no image woke in the agreed network and some wake now, in all and beyond chance."""
 TOKENS, TOKENS_BEYOND = 0.15, 0.1
@@ -50,6 +56,7 @@ def consequence(found: Profile, twin: Other, agreed: Other) -> list[Reason]:
     return [
         *_reading(found, twin, agreed),
         *_drawn_apart(found, agreed),
+        *_combined(found, agreed),
         *_tokens(found, twin, agreed),
         *_owned(found, twin, agreed),
         *_silent(found, agreed),
@@ -161,7 +168,7 @@ def _drawn_apart(found: Profile, agreed: Other) -> list[Reason]:
     Training puts rows to sleep, and those left may have fewer images each. It does not wake them: a row that no image
     wakes has no gradient.
     """
-    readable = {name: leak for name, leak in found.leaks.items() if leak.crowd and _large(leak) >= READABLE}
+    readable = {name: leak for name, leak in found.leaks.items() if not leak.undone and _large(leak) >= READABLE}
     known = agreed() if readable else None
     if known is None:
         return []
@@ -173,7 +180,9 @@ def _drawn_apart(found: Profile, agreed: Other) -> list[Reason]:
         chance = AWOKEN_SIGMA * math.sqrt(2 * then.asleep * (1 - then.asleep) / max(leak.units, 1))
         awoken = then.asleep - now.asleep
         more = leak.held * now.concentration - base.held * then.concentration
-        drawn = more >= max(DRAWN, (DRAWN_TIMES - 1) * base.held * then.concentration) and awoken >= -DIED
+        started = base.held * then.concentration
+        drawn = more >= max(DRAWN, (DRAWN_TIMES - 1) * started) and awoken >= -DIED
+        drawn = drawn or more >= max(FAR, (FAR_TIMES - 1) * started)
         if awoken >= max(AWOKEN, chance) or (drawn and _read_of(leak) >= MORE * _read_of(base)):
             sentence = (
                 f"The rows of {name} were moved towards single images: an image's share of a row is "
@@ -183,6 +192,37 @@ def _drawn_apart(found: Profile, agreed: Other) -> list[Reason]:
             numbers = {"concentration": now.concentration, "concentration agreed": then.concentration}
             return [Reason("isolation", name, "refuse", sentence, {**numbers, "rows awoken": awoken})]
     return []
+
+
+def _combined(found: Profile, agreed: Other) -> list[Reason]:
+    """Gates deep inside that show single images in combinations of an earlier layer's rows."""
+    gated = {
+        name: leak
+        for name, leak in found.leaks.items()
+        if leak.undone and leak.crowd and leak.crowd.concentration >= GATED and _read(leak) >= COMBINED
+    }
+    known = agreed() if gated else None
+    if known is None:
+        return []
+    for name, leak in gated.items():
+        base = known.leaks.get(name)
+        before = _read(base) if base is not None else 0.0
+        if _read(leak) >= COMBINED_TIMES * before:
+            size = min(leak.shares)
+            sentence = (
+                f"In a batch of {size} of your images, {leak.shares[size].apart:.0%} could be read out of combinations "
+                f"of rows that only the server knows: {name}. Over batches of all sizes that is "
+                f"{_read(leak) / max(before, 1e-2):.1f} times as much as in the agreed network, and in no way that "
+                "training leads to."
+            )
+            numbers = {"shares that can be read": _read(leak), "in the agreed network": before}
+            return [Reason("isolation", name, "refuse", sentence, numbers)]
+    return []
+
+
+def _read(leak: Leak) -> float:
+    """Shares of batches of all sizes, added up."""
+    return sum(reading.apart for reading in leak.shares.values())
 
 
 def _large(leak: Leak) -> float:

@@ -13,6 +13,7 @@ MATRIX = frozenset(["matmul", "__matmul__", "mm", "bmm"])
 BIASED = frozenset(["addmm", "baddbmm", "addbmm", "addmv"])
 ELEMENTWISE = frozenset(["mul", "__mul__", "__rmul__", "multiply"])
 FEWEST_INPUTS = 16
+FEW_PLACES = 16
 CONVOLUTIONS = frozenset(["conv1d", "conv2d", "conv3d", "convolution"])
 TRANSPOSED = frozenset(["conv_transpose1d", "conv_transpose2d", "conv_transpose3d"])
 
@@ -40,6 +41,8 @@ class Contraction:
     """A convolution that adds up over places: its gradient holds no single thing that was read."""
     apart: bool = False
     """Places are layers beside each other, with weights of their own."""
+    overlaps: bool = False
+    """A convolution on so few places that its rows may show single images; they add up all the same."""
 
 
 def contraction(
@@ -220,7 +223,8 @@ def _convolution(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Contraction:
     pointwise = groups == 1 and max(kernel) == 1
     covers = groups == 1 and min(kernel) >= 8 and all(2 * k >= n for k, n in zip(kernel, x_.shape[2:], strict=True))
 
-    slides = not (whole or patches or pointwise or covers)
+    overlaps = groups == 1 and math.prod(places) <= FEW_PLACES and not (whole or patches or pointwise or covers)
+    slides = not (whole or patches or pointwise or covers or overlaps)
 
     def samples(v: Tensor) -> Tensor | None:
         if slides:
@@ -244,6 +248,7 @@ def _convolution(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Contraction:
         carries=whole and groups == 1,
         slides=slides,
         apart=groups > 1 and not slides,
+        overlaps=overlaps,
     )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import torch
 
+from fluoroscope.defences.guard.numbers import strange
 from fluoroscope.defences.guard.verdict import Reason
 from fluoroscope.errors import BadInput
 from fluoroscope.types import State
@@ -20,17 +21,12 @@ def digest(state: State) -> str:
     """SHA-256 over names, types, shapes and bytes; the order of the names does not matter."""
     whole = hashlib.sha256()
     for name in sorted(state):
-        value = state[name].detach()
-        if value.layout != torch.strided or value.is_quantized or value.device.type == "meta":
-            raise BadInput(f"{name} is {_kind(value)}: send arrays of plain numbers.")
-        value = value.cpu().contiguous()
+        if kind := strange(state[name]):
+            raise BadInput(f"{name} is {kind}: send arrays of plain numbers.")
+        value = state[name].detach().cpu().contiguous()
         whole.update(f"{name}|{value.dtype}|{tuple(value.shape)}|".encode())
         whole.update(value.reshape(-1).view(torch.uint8).numpy().data)
     return whole.hexdigest()
-
-
-def _kind(value: torch.Tensor) -> str:
-    return "quantised" if value.is_quantized else "without values" if value.device.type == "meta" else "sparse"
 
 
 def compare(own: str, others: Sequence[str]) -> list[Reason]:

@@ -6,7 +6,9 @@ replaced and all others are as they were agreed on, somebody has put it there.
 
 import torch
 from torch import Tensor
+from torch.nn.parameter import is_lazy
 
+from fluoroscope.defences.guard.numbers import strange
 from fluoroscope.defences.guard.verdict import Reason
 from fluoroscope.types import State
 
@@ -21,7 +23,8 @@ def drift(state: State, agreed: State) -> list[Reason]:
     mine, theirs = _shapes(state), _shapes(agreed)
     added = [name for name in mine if name not in theirs]
     removed = [name for name in theirs if name not in mine]
-    reshaped = [name for name in mine if name in theirs and mine[name] != theirs[name]]
+    known = [name for name in mine if mine[name] is not None and theirs.get(name) is not None]
+    reshaped = [name for name in known if mine[name] != theirs[name]]
     reasons = []
     if added:
         reasons.append(_reason(added, "has layers that were not agreed", "added arrays"))
@@ -38,7 +41,9 @@ def moved(state: State, agreed: State) -> dict[str, float]:
     found = {}
     for name, value in state.items():
         other = agreed.get(name)
-        if other is None or other.shape != value.shape or value.ndim < 2 or not value.is_floating_point():
+        if other is None or strange(value) or strange(other):
+            continue  # there are no numbers to compare
+        if other.shape != value.shape or value.ndim < 2 or not value.is_floating_point():
             continue
         size = float(other.float().norm())
         found[name] = float((value.float() - other.float()).norm()) / size if size > 0 else 0.0
@@ -68,9 +73,9 @@ def _replaced(state: State, agreed: State) -> list[Reason]:
     ]
 
 
-def _shapes(state: State) -> dict[str, tuple[int, ...]]:
-    def shape(value: Tensor) -> tuple[int, ...]:
-        return tuple(value.shape)
+def _shapes(state: State) -> dict[str, tuple[int, ...] | None]:
+    def shape(value: Tensor) -> tuple[int, ...] | None:  # a layer that is not initialised has none yet
+        return None if is_lazy(value) else tuple(getattr(value, "shape", ()))
 
     return {name: shape(value) for name, value in state.items() if not name.endswith(COUNTER)}
 

@@ -42,6 +42,7 @@ def readout(given: Tensor, picture: Tensor) -> float:
     n = len(given)
     features = given.double().flatten(1)
     features = features - features.mean(dim=0)
+    features = features / features.std(dim=0).clamp_min(1e-12)  # a loud value beside the picture hides none of it
     gram = features @ features.T
     strength = float(gram.trace()) / n * 1e-3
     if strength == 0 or n < 8 or not bool(torch.isfinite(gram).all()):

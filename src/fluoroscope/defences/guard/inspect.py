@@ -1,22 +1,23 @@
 """The guard itself: one function that looks at a model before a client trains it."""
 
-import copy
 import secrets
 import time
 from collections.abc import Sequence
 from dataclasses import replace
 
+import torch
 from torch import nn
 
 from fluoroscope.defences.guard.batches import MOST_IMAGES, Batch, Inputs, batch
 from fluoroscope.defences.guard.behaviour import STAND_INS, Behaviour, behaviour
 from fluoroscope.defences.guard.classifier import classifier
+from fluoroscope.defences.guard.copied import copied
 from fluoroscope.defences.guard.digest import compare, digest
 from fluoroscope.defences.guard.drift import COUNTER, drift
 from fluoroscope.defences.guard.firing import firing, silence
 from fluoroscope.defences.guard.history import History
-from fluoroscope.defences.guard.layers import Anatomy, dissect, from_state
-from fluoroscope.defences.guard.numbers import as_floats, blank, numbers, scale
+from fluoroscope.defences.guard.layers import Anatomy, Layer, dissect, from_state
+from fluoroscope.defences.guard.numbers import arrays, as_floats, blank, numbers, others, scale, strange
 from fluoroscope.defences.guard.passing import passing
 from fluoroscope.defences.guard.placement import placement
 from fluoroscope.defences.guard.repetition import repetition
@@ -24,6 +25,7 @@ from fluoroscope.defences.guard.staircase import staircase
 from fluoroscope.defences.guard.stand_ins import stand_ins
 from fluoroscope.defences.guard.tuned import tuned
 from fluoroscope.defences.guard.verdict import Reason, Verdict
+from fluoroscope.errors import BadInput
 from fluoroscope.types import Network, State, blueprint
 
 __all__ = ["MOST_IMAGES", "examined", "inspect"]
@@ -67,8 +69,9 @@ def inspect(
     agreed = blueprint(agreed) if isinstance(agreed, Network) else agreed
     seed = secrets.randbits(31) if seed is None else seed
     state = _state(model)
-    own = digest(state)
-    reasons = [*compare(own, digests), *numbers(state)]
+    unread, weights = others(state), arrays(state)
+    own = "" if any(map(strange, state.values())) else digest(state)
+    reasons = [*(compare(own, digests) if own else []), *numbers(weights)]
     if agreed is not None:
         reasons += drift(state, _state(agreed))
     given = batch(images)
@@ -76,19 +79,31 @@ def inspect(
         given = Batch((stand_ins(shape, STAND_INS),), {}, STAND_INS)
     found = Behaviour(None, ())
     if not any(reason.check == "numbers" for reason in reasons):
-        network = model if isinstance(model, nn.Module) else _filled(agreed, state)
         known = agreed if isinstance(agreed, nn.Module) else None
-        found = behaviour(network, known, given, seed)
-        there = None if agreed is None else _state(agreed)
-        looks = _structure(network, there, as_floats(state), found.batch or given, seed)
-        if known is not None and any(reason.severity == "refuse" for reason in looks):
+        network, found = (None, Behaviour(None, ())) if unread else _ran(model, known, state, given, seed)
+        there = None if agreed is None else arrays(_state(agreed))
+        looks = _structure(network, there, as_floats(weights), found.batch or given, seed)
+        # An agreed network without numbers that can be looked at excuses nothing.
+        if known is not None and any(reason.severity == "refuse" for reason in looks) and not numbers(_state(known)):
             agreed_looks = _structure(known, there, as_floats(_state(known)), found.batch or given, seed)
             looks = _news(looks, agreed_looks)
         reasons += [*found.reasons, *looks]
     measured = {} if found.profile is None else found.profile.numbers()
     if history is not None:
         reasons += history.reasons(measured)
-    return Verdict(own, _sorted(reasons), time.perf_counter() - start, found.profile is not None, measured)
+    return Verdict(own, _sorted([*unread, *reasons]), time.perf_counter() - start, found.profile is not None, measured)
+
+
+def _ran(
+    model: nn.Module | State, known: nn.Module | None, state: State, given: Batch | None, seed: int
+) -> tuple[nn.Module | None, Behaviour]:
+    """The network, where there is one, and what it did."""
+    try:
+        network = model if isinstance(model, nn.Module) else _filled(known, state)
+    except Exception as problem:  # somebody else's module may not be copied or filled, for any reason
+        why = f"The agreed network does not take these arrays: {str(problem).partition(chr(10))[0].rstrip('.:')}."
+        return None, Behaviour(None, (Reason("not judged", "", "note", why),))
+    return network, behaviour(network, known, given, seed)
 
 
 def _structure(
@@ -100,7 +115,7 @@ def _structure(
     anatomy = None
     if network is not None and (given is None or flat is not None):
         try:
-            anatomy = dissect(copy.deepcopy(network).float(), flat)
+            anatomy = dissect(copied(network).float(), flat)
         except Exception:  # somebody else's forward; `behaviour` has said so
             anatomy = None
     anatomy = anatomy or from_state(state, flat if flat is not None and flat.ndim == 4 else None)
@@ -117,25 +132,33 @@ def _news(reasons: list[Reason], agreed: list[Reason]) -> list[Reason]:
 def examined(anatomy: Anatomy, agreed: State | None = None) -> list[Reason]:
     """What all checks of the weights and of the run say."""
     reasons = [*placement(anatomy, agreed), *silence(anatomy.state), *passing(anatomy.state), *blank(anatomy)]
-    for layer in anatomy.layers:
+    for layer in map(_as_read, anatomy.layers):
         for check in OF_A_LAYER:
             reasons += check(layer)
     return reasons
+
+
+def _as_read(layer: Layer) -> Layer:
+    """Units as rows, also where a product reads the array turned round: `F.linear(x, w.t())`."""
+    if all(seen.shape[1] == layer.inputs for seen in layer.seen):
+        return layer
+    if any(seen.shape[1] != layer.units for seen in layer.seen):
+        return replace(layer, seen=())  # a part of an array, or one in another shape: what its units see is not known
+    return replace(layer, weight=layer.weight.T, bias=torch.zeros(layer.inputs))
 
 
 def _state(model: nn.Module | State) -> State:
     return model.state_dict() if isinstance(model, nn.Module) else model
 
 
-def _filled(agreed: nn.Module | State | None, state: State) -> nn.Module | None:
+def _filled(agreed: nn.Module | None, state: State) -> nn.Module | None:
     """A copy of the agreed network with these arrays, if they fit."""
-    if not isinstance(agreed, nn.Module):
+    if agreed is None:
         return None
-    network = copy.deepcopy(agreed).float()
-    try:
-        missing = network.load_state_dict(dict(as_floats(state)), strict=False).missing_keys
-    except RuntimeError:  # other shapes
-        return None
+    if any(value.device.type == "meta" for value in (*agreed.parameters(), *agreed.buffers())):
+        raise BadInput("it is on the meta device: give it with values.")
+    network = copied(agreed).float()
+    missing = network.load_state_dict(dict(as_floats(state)), strict=False).missing_keys
     return None if any(not name.endswith(COUNTER) for name in missing) else network
 
 

@@ -24,8 +24,8 @@ MANY_ROWS = 1024
 MOST_TOKENS, MOST_TOKEN_ROWS = 2048, 512
 MOST_PAIRED, MOST_PAIRED_TOKENS = 160, 512
 FEWEST_TOKENS, FEWEST_ROWS = 16, 8
-ASLEEP = 1e-9
-"""Of the largest row: below, a row has no gradient."""
+ASLEEP = 1e-20
+"""Of the largest row: below, a row has no gradient. A row may speak softly, and be read all the same."""
 COMMON = 3
 """Images that must cancel in a difference: the proportion of two rows is always right for one."""
 
@@ -70,7 +70,7 @@ def unlike(rows: Tensor, generator: torch.Generator | None = None) -> Tensor:
     """Rows scaled to one, those of zeros and those that equal another left out: equal rows differ by nothing."""
     rows = rows.double()
     size = rows.abs().amax(dim=1)
-    rows = rows[(size > 0) & (size > 1e-12 * size.max()) & torch.isfinite(size)]
+    rows = rows[(size > 0) & (size > ASLEEP * size.max()) & torch.isfinite(size)]
     if len(rows) > MOST_ROWS:
         rows = rows[torch.randperm(len(rows), generator=generator)[:MOST_ROWS]]
     if len(rows) == 0:
@@ -100,7 +100,7 @@ def crowd(gradient: Tensor) -> Crowd:
     rows = gradient.T.double().abs()
     largest = rows.amax(dim=1)
     alive = torch.isfinite(largest) & (largest > ASLEEP * largest.max())
-    shares = F.normalize(rows[alive], p=1, dim=1)
+    shares = rows[alive] / rows[alive].sum(dim=1, keepdim=True)
     return Crowd(float(shares.square().sum()) / max(len(rows), 1), 1 - float(alive.double().mean()))
 
 
@@ -164,7 +164,7 @@ def tokens(gradient: Tensor, generator: torch.Generator | None = None) -> float:
     rows = gradient[: min(len(gradient), MOST_TOKENS)].T.float()
     rows = rows[torch.randperm(len(rows), generator=generator)[:MOST_TOKEN_ROWS]]
     sizes = rows.abs().amax(dim=1)
-    rows = rows[(sizes > 0) & (sizes > 1e-9 * sizes.max())]
+    rows = rows[(sizes > 0) & (sizes > ASLEEP * sizes.max())]
     if len(rows) < FEWEST_ROWS or rows.shape[1] < FEWEST_TOKENS:
         return 0.0
     alone = single(rows)
@@ -173,6 +173,13 @@ def tokens(gradient: Tensor, generator: torch.Generator | None = None) -> float:
     beside = differences(some / some.abs().amax(dim=1, keepdim=True), neighbours=2)
     pairs = int(single(beside).sum()) / max(2 * len(some), 1) if len(beside) else 0.0
     return max(float(alone.double().mean()), pairs)
+
+
+def own_row(gradient: Tensor) -> tuple[Tensor, Tensor]:
+    """What one image puts into its largest row of (rows, inputs), and how much of its own into every row."""
+    sizes = gradient.norm(dim=1)
+    main = F.normalize(gradient[sizes.argmax()], dim=0)
+    return main, torch.copysign(sizes, gradient @ main)
 
 
 def single(rows: Tensor) -> Tensor:

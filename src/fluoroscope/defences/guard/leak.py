@@ -31,6 +31,8 @@ class Leak(NamedTuple):
     """Whether what is read has enough values to recognise somebody by."""
     crowd: Crowd | None = None
     """How the images share its rows; None where its rows are not known."""
+    undone: bool = False
+    """Its rows are combinations that the server knows."""
 
 
 def drawn(

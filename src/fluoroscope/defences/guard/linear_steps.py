@@ -1,5 +1,7 @@
 """Functions of torch that keep a value linear in the weights that made it: by name, or because they hardly bend it."""
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
@@ -125,15 +127,38 @@ STRAIGHT = 1e-4
 zero, a hyperbolic tangent of what is small. A server that mixes units before it undoes the mixing behind it."""
 
 
-def straight(given: Tensor, made: object) -> bool:
-    """Whether every unit of a dense layer came out on a line, (images, units): then nothing was bent on this batch."""
+@dataclass(frozen=True, eq=False)
+class Lines:
+    """The best line through what went into each unit and what came out of it."""
+
+    slope: Tensor
+    left: Tensor
+    """Energy that the line does not explain."""
+    whole: Tensor
+
+    @property
+    def bent(self) -> Tensor:
+        """Which units are not on a line, or are the same for all images."""
+        return ~((self.whole > 0) & (self.left <= STRAIGHT * self.whole))
+
+
+def lines(given: Tensor, made: object) -> Lines | None:
+    """Of a dense layer's units, (images, units); None for anything else."""
     if not isinstance(made, Tensor) or made is given or made.shape != given.shape or len(given) < 3:
-        return False
+        return None
     if given.ndim < 2 or given[0].numel() != given.shape[1]:
-        return False
+        return None
     x, y = (value.detach().double().flatten(1) for value in (given, made))
     x, y = x - x.mean(dim=0), y - y.mean(dim=0)
     energy = x.square().sum(dim=0)
     slope = (x * y).sum(dim=0) / torch.where(energy > 0, energy, torch.ones_like(energy))
-    left, whole = (y - slope * x).square().sum(), y.square().sum()
+    return Lines(slope, (y - slope * x).square().sum(dim=0), y.square().sum(dim=0))
+
+
+def straight(given: Tensor, made: object) -> bool:
+    """Whether the units of a dense layer came out on lines: then nothing was bent on this batch."""
+    found = lines(given, made)
+    if found is None:
+        return False
+    left, whole = found.left.sum(), found.whole.sum()
     return bool(whole > 0) and bool(left <= STRAIGHT * whole)

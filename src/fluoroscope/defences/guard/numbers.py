@@ -2,6 +2,7 @@
 
 import torch
 from torch import Tensor
+from torch.nn.parameter import is_lazy
 
 from fluoroscope.defences.guard.layers import Anatomy, Layer
 from fluoroscope.defences.guard.verdict import Reason
@@ -14,11 +15,41 @@ MOST_UNITS = 2**17
 """Of one layer: a gigabyte is enough to judge as many."""
 
 
+def strange(value: object) -> str:
+    """What a value is instead of an array of plain numbers; empty if it is one."""
+    if not isinstance(value, Tensor):
+        return f"a value of type {type(value).__name__}"
+    if is_lazy(value):
+        return "not initialised"
+    if value.is_quantized:
+        return "quantised"
+    if value.device.type == "meta":
+        return "without values"
+    return "sparse" if value.layout != torch.strided or value.is_nested else ""
+
+
+def arrays(state: State) -> State:
+    """Without what a module may keep beside its arrays, by `get_extra_state` or when it is quantised."""
+    return {name: value for name, value in state.items() if isinstance(value, Tensor)}
+
+
+def others(state: State) -> list[Reason]:
+    """Notes what is no array: that a model holds such is no sign of an attack, but nobody has looked at it."""
+    names = [name for name, value in state.items() if not isinstance(value, Tensor)]
+    if not names:
+        return []
+    sentence = (
+        f"{names[0]} is {strange(state[names[0]])} and not an array ({len(names)} are not): what it does cannot be "
+        "checked. Send arrays of numbers alone."
+    )
+    return [Reason("not judged", names[0].rpartition(".")[0], "note", sentence, {"no arrays": len(names)})]
+
+
 def numbers(state: State) -> list[Reason]:
     """Refuses NaN and infinity, and kinds of numbers that no training gives: nothing can be checked in them."""
     broken, complex_, whole = [], [], []
     for name, value in state.items():
-        if value.is_complex() or value.is_quantized or value.layout != torch.strided or value.device.type == "meta":
+        if strange(value) or value.is_complex():
             complex_.append(name)
         elif value.is_floating_point():
             if not torch.isfinite(value.float()).all():
@@ -50,7 +81,7 @@ def as_floats(state: State) -> State:
 
 def _too_many(state: State) -> list[Reason]:
     """Refuses a layer that is too large to be judged: what the checks of its units would take is no client's memory."""
-    large = [name for name, value in state.items() if value.ndim > 1 and len(value) > MOST_UNITS]
+    large = [name for name, value in state.items() if not strange(value) and value.ndim > 1 and len(value) > MOST_UNITS]
     if not large:
         return []
     units = len(state[large[0]])

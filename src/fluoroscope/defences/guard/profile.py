@@ -1,6 +1,5 @@
 """What a server could read out of the gradient of one batch: the numbers that the guard judges by."""
 
-import copy
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -8,13 +7,15 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from fluoroscope.defences.guard.backward import Product, Watch, products, watched
 from fluoroscope.defences.guard.batches import MOST_IMAGES, Batch
+from fluoroscope.defences.guard.copied import copied
 from fluoroscope.defences.guard.held import holds, recognisable, varies
-from fluoroscope.defences.guard.isolation import Reading, crowd, tokens
+from fluoroscope.defences.guard.isolation import Reading, crowd, own_row, tokens
 from fluoroscope.defences.guard.leak import FEWEST, LEAST, SIZES, Leak, drawn, largest
 from fluoroscope.defences.guard.losses import losses, sizes
-from fluoroscope.defences.guard.unwatched import free, unwatched
+from fluoroscope.defences.guard.products import Product, products
+from fluoroscope.defences.guard.unwatched import MOST_ALONE, free, unwatched
+from fluoroscope.defences.guard.watch import Watch, watched
 from fluoroscope.rng import generator
 
 PRODUCTS = 10 * 10**9
@@ -23,6 +24,8 @@ MOST_KNOWN = 8
 """Tokens, up to which it is asked whether all but one are the same for every image."""
 MOST_APART = 4
 """Layers beside each other that are looked at: those whose rows have the fewest images."""
+OVERLAPPING = 8
+"""Share of the multiplications, as a divisor, for convolutions on few places: most networks of hospitals have some."""
 SLIDING = 8
 """Images that are enough where every layer adds up over places."""
 
@@ -56,7 +59,7 @@ class Profile:
 
 def prepared(network: nn.Module) -> nn.Module:
     """A copy that can be run as a client trains it: in single precision, batches by their own statistics."""
-    made = copy.deepcopy(network).float().train().requires_grad_(False)
+    made = copied(network).float().train().requires_grad_(False)
     for module in made.modules():
         if isinstance(module, nn.modules.batchnorm._NormBase) and module.track_running_stats:
             module.track_running_stats = False
@@ -77,7 +80,8 @@ def profile(network: nn.Module, batch: Batch, seed: int = 0) -> Profile:
     with torch.random.fork_rng(devices=[]):  # some networks draw numbers, such as those with a latent code
         torch.manual_seed(seed % 2**31)
         watch, out = watched(network, few)
-        hidden = free(network, {name for seen in watch.seen for name in seen.leaves})
+        pixels = few.picture[0].numel() if few.picture is not None else 0
+        hidden = free(network, watch.seen, watch.otherwise, pixels)
         batch = batch.first(affordable(watch, few.size, bool(hidden)))
         if batch.size > few.size:
             watch, out = watched(network, batch)
@@ -85,18 +89,19 @@ def profile(network: nn.Module, batch: Batch, seed: int = 0) -> Profile:
     if each is None or not each.requires_grad:
         raise ValueError("nothing that the network returns depends on its input")
     if not watch.seen:
-        return Profile(unwatched(network, batch, hidden, MOST_IMAGES, rng), 0.0, 1.0, batch.size)
+        return Profile(unwatched(network, batch, hidden, MOST_IMAGES**2, rng), 0.0, 1.0, batch.size)
     total = (each / sizes(each, out)).sum()
     last, first = watch.seen[-1], watch.seen[0]
     found = products(watch, total, batch.size, lambda seen: seen is first or seen is last or not seen.form.slides)
     leaks: dict[str, Leak] = {}
     picture = batch.picture
     for product in found:
-        leak = None if product is found[-1] else _leak(product, picture, batch.size, rng)
+        head = product is found[-1] and len(product.weight) < LEAST
+        leak = None if head else _leak(product, picture, batch.size, rng)
         if leak is not None:
             leaks[f"{product.name}#{len(leaks)}" if product.name in leaks else product.name] = leak
     work = sum(seen.form.work for seen in watch.seen) / batch.size
-    leaks |= unwatched(network, batch, hidden, max(int(PRODUCTS / max(3 * work, 1)), SLIDING), rng)
+    leaks |= unwatched(network, batch, hidden, max(PRODUCTS / max(3 * work, 1), SLIDING), rng)
     return Profile(leaks, *_passed(found, batch.size), batch.size, class_ratio(found[-1], out))
 
 
@@ -104,9 +109,9 @@ def affordable(watch: Watch, images: int, free: bool = False) -> int:
     """How many images may go through, by the multiplications that one takes."""
     work = sum(seen.form.work for seen in watch.seen) / max(images, 1)
     most = int(PRODUCTS / max(work, 1))
-    behind = [seen for seen in watch.seen[:-1] if not seen.form.slides]
-    if not behind and not free:
-        return max(FEWEST, min(most, SLIDING))
+    behind = [s for s in watch.seen if not s.form.slides and (s is not watch.seen[-1] or len(s.weight) >= LEAST)]
+    if all(seen.form.overlaps for seen in behind) and not free:
+        return max(FEWEST, min(most, SLIDING), min(most // OVERLAPPING, MOST_ALONE))
     whole = any(len(seen.made) < 3 or math.prod(seen.made[2:]) == 1 for seen in behind)
     return max(SIZES[0][0] if whole else FEWEST, most)
 
@@ -128,9 +133,11 @@ def _leak(product: Product, picture: Tensor | None, images: int, rng: torch.Gene
     if places > 1 or len(product.given) != images:
         if inputs < LEAST:
             return None
+        if product.overlaps:
+            return _summed(product, picture, images, rng)
         flat = distinct([g.reshape(-1, g.shape[-1]) for g in product.gradients])
         alone = max((tokens(rows, rng) for rows in flat), default=0.0)
-        return Leak(inputs, units, 1.0, {}, alone)
+        return _summed(product, picture, images, rng)._replace(tokens=alone)
     given = product.given[:, 0]
     held = 1.0 if product.pixels else holds(given, picture)
     if inputs < LEAST or held == 0 or not varies(given):
@@ -138,7 +145,27 @@ def _leak(product: Product, picture: Tensor | None, images: int, rng: torch.Gene
     rows = distinct([gradient.flatten(1) for gradient in product.gradients if gradient.shape[1] == 1])
     clear = 1.0 if product.pixels else recognisable(given, picture)
     together = max(map(crowd, rows), key=lambda each: each.concentration, default=None)
-    return Leak(inputs, units, held, drawn(rows, given, images, rng, held), clear=clear, crowd=together)
+    return Leak(
+        inputs, units, held, drawn(rows, given, images, rng, held), clear=clear, crowd=together, undone=product.undone
+    )
+
+
+def _summed(product: Product, picture: Tensor | None, images: int, rng: torch.Generator) -> Leak:
+    """What rows show where several tokens of an image add up in each: by the image's own gradient, as a whole."""
+    given, gradients = product.given, product.gradients[0]
+    nothing = Leak(0 if given is None else given.shape[2], len(product.weight), 1.0, {})
+    if given is None or len(given) != images or gradients.shape[:2] != given.shape[:2]:
+        return nothing
+    count = min(images, MOST_ALONE)
+    if count * given[0].numel() * gradients.shape[2] > PRODUCTS:
+        return nothing
+    pairs = [own_row(back.T @ read) for back, read in zip(gradients[:count], given[:count], strict=True)]
+    main, weights = (torch.stack(part) for part in zip(*pairs, strict=True))
+    held = 1.0 if product.pixels else holds(main, None if picture is None else picture[:count])
+    if held == 0 or not varies(main):
+        return nothing
+    shares = drawn([weights], main, count, rng, held)
+    return nothing._replace(held=held, shares=shares, crowd=crowd(weights))
 
 
 def _place(product: Product, place: int) -> Product:
@@ -194,7 +221,7 @@ def most(profiles: Sequence[Profile]) -> Profile:
 
 def twin(network: nn.Module, seed: int = 0) -> nn.Module:
     """The same layers with fresh weights: what an honest network of this kind gives away before it has learnt."""
-    made = copy.deepcopy(network)
+    made = copied(network)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(generator(seed, "guard", "twin").initial_seed() % 2**31)
         for module in made.modules():

@@ -48,7 +48,7 @@ class Stairs:
 
 def staircase(layer: Layer) -> list[Reason]:
     """Refuses units of few directions that divide the images step by step: all of a layer, or a family in it."""
-    if layer.units < FEWEST or layer.inputs < FEWEST:
+    if layer.units < FEWEST or layer.inputs < FEWEST or not layer.seen:
         return []
     if layer.deep and uneven(layer.weight) > DROWNS:
         return []  # deep in a model that has diverged, the units that were left alive drive all others

@@ -1,16 +1,22 @@
-"""Arrays that no watched product uses: recurrence, tables, distances, functions that hide what they multiply."""
+"""Arrays that no watched product uses, or not they alone: recurrence, tables, masks, convolutions on a few places.
 
-from collections.abc import Collection, Mapping
+Every image's own gradient is taken: slow, and blind to nothing.
+"""
+
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fluoroscope.defences.guard.batches import Batch
+from fluoroscope.defences.guard.contraction import FEW_PLACES
 from fluoroscope.defences.guard.held import varies
-from fluoroscope.defences.guard.isolation import crowd
-from fluoroscope.defences.guard.leak import FEWEST, LEAST, Leak, drawn, largest
+from fluoroscope.defences.guard.isolation import crowd, own_row
+from fluoroscope.defences.guard.leak import FEWEST, LEAST, Leak, drawn
 from fluoroscope.defences.guard.losses import losses
+from fluoroscope.defences.guard.watch import Seen
 
 MOST_UNWATCHED, MOST_ALONE = 10**8, 32
 """Values of all gradients that are taken image by image; and images of these."""
@@ -18,68 +24,142 @@ LARGEST = 10**8
 """Values in all, up to which a few images are taken whatever it costs."""
 
 
-def free(network: nn.Module, seen: Collection[str]) -> dict[str, nn.Parameter]:
-    """Arrays that could hold pictures, and that no watched product uses."""
-    return {
-        name: value
-        for name, value in network.named_parameters()
-        if name not in seen and value.ndim >= 2 and len(value) and min(len(value), value[0].numel()) >= LEAST
-    }
+@dataclass(frozen=True, eq=False)
+class Held:
+    """Arrays that could hold pictures, as one matrix."""
+
+    values: tuple[nn.Parameter, ...]
+    rows: int
+
+    def matrix(self) -> Tensor | None:
+        """Their gradient, (rows, inputs); None where there is none."""
+        gradients = [value.grad for value in self.values]
+        if all(gradient is None for gradient in gradients):
+            return None
+        pairs = zip(gradients, self.values, strict=True)
+        flat = [(torch.zeros_like(value) if g is None else g).flatten() for g, value in pairs]
+        return torch.cat(flat).reshape(self.rows, -1)
+
+
+def free(network: nn.Module, seen: Sequence[Seen], otherwise: Collection[str], pixels: int) -> dict[str, Held]:
+    """Arrays that could hold pictures, and are used elsewhere than in products whose rows are known.
+
+    Args:
+        network: whose arrays they are.
+        seen: the products that were watched.
+        otherwise: names of arrays that were used in another way.
+        pixels: values of one picture.
+    """
+    known = {name for each in seen if not _few_places(each, pixels) for name in each.leaves} - set(otherwise)
+    found: dict[str, Held] = {}
+    vectors: dict[int, list[tuple[str, nn.Parameter]]] = {}
+    for name, value in network.named_parameters():
+        shape = [side for side in value.shape if side > 1]
+        if name in known or not shape:
+            continue
+        rows, inputs = shape[0], math.prod(shape[1:])
+        if min(rows, inputs) >= LEAST:
+            found[name] = Held((value,), rows)
+        elif pixels >= LEAST and value.numel() % pixels == 0 and value.numel() >= LEAST * pixels:
+            found[name] = Held((value,), value.numel() // pixels)
+        elif len(shape) == 1 and rows >= max(LEAST, pixels // 2):
+            vectors.setdefault(rows, []).append((name, value))
+    for group in vectors.values():
+        if len(group) >= LEAST:
+            found[f"{group[0][0]} and {len(group) - 1} more"] = Held(tuple(value for _, value in group), len(group))
+    return found
+
+
+def _few_places(seen: Seen, pixels: int) -> bool:
+    """Whether a transposed or grouped convolution adds up over so few places that rows may show single images."""
+    if not seen.form.slides:
+        return False
+    return math.prod(seen.made[2:]) <= FEW_PLACES and seen.weight[0].numel() >= pixels / 4
 
 
 def unwatched(
-    network: nn.Module, batch: Batch, values: Mapping[str, nn.Parameter], images: int, rng: torch.Generator
+    network: nn.Module, batch: Batch, held: Mapping[str, Held], multiplications: float, rng: torch.Generator
 ) -> dict[str, Leak]:
-    """What arrays give away that no watched product uses, from every image's own gradient: slow, and blind to nothing.
+    """What these arrays give away.
 
     Args:
         network: in single precision.
         batch: the inputs.
-        values: the arrays, from `free`.
-        images: that can be afforded.
+        held: the arrays, from `free`.
+        multiplications: how many passes of one image can be afforded.
         rng: draws labels and smaller batches.
+
+    Raises:
+        ValueError: no image's own gradient can be had.
     """
+    values = {id(value): value for each in held.values() for value in each.values}
     kept = sum(value.numel() for value in values.values())
-    most = min(MOST_ALONE, max(MOST_UNWATCHED // max(kept, 1), FEWEST if kept <= LARGEST else 0), images)
-    if not values or most < FEWEST:
+    most = min(MOST_ALONE, max(MOST_UNWATCHED // max(kept, 1), FEWEST if kept <= LARGEST else 0), batch.size)
+    together = int(math.sqrt(max(multiplications, 0)))
+    few = batch.first(min(most, max(together, int(multiplications))))
+    if not held or few.size < FEWEST:
         return {}
-    few = batch.first(most)
     for value in values.values():
         value.requires_grad_(True)
-    rows: dict[tuple[str, bool], list[tuple[Tensor, Tensor]]] = {}
+    rows: dict[str, list[tuple[Tensor, Tensor]]] = {}
     try:
-        for i in range(few.size):
-            gradients = _alone(network, few.at(torch.tensor([i])), list(values.values()), rng)
-            for name, gradient in zip(values, gradients, strict=True):
+        for _ in _gradients(network, few, rng, together):
+            for name, each in held.items():
+                gradient = each.matrix()
                 if gradient is not None:
-                    rows.setdefault((name, False), []).append(_own_row(gradient.flatten(1)))
-                    rows.setdefault((name, True), []).append(_own_row(gradient.flatten(1).T))
-    except (RuntimeError, ValueError):  # norms over a batch want more than one image
-        return {}
+                    rows.setdefault(name, []).append(own_row(gradient))
+                    rows.setdefault(f"{name}, by columns", []).append(own_row(gradient.T))
+            for value in values.values():
+                value.grad = None
     finally:
         for value in values.values():
+            value.grad = None
             value.requires_grad_(False)
     leaks: dict[str, Leak] = {}
-    for (name, _), each in rows.items():
-        main, weights = (torch.stack(part) for part in zip(*each, strict=True))
+    for name, pairs in rows.items():
+        main, weights = (torch.stack(part) for part in zip(*pairs, strict=True))
         if len(main) < few.size or main.shape[1] < LEAST or not varies(main):
             continue
         shares = drawn([weights], main, few.size, rng)
-        leak = Leak(main.shape[1], weights.shape[1], 1.0, shares, crowd=crowd(weights))
-        if name not in leaks or largest(leak) > largest(leaks[name]):
-            leaks[name] = leak
+        leaks[name] = Leak(main.shape[1], weights.shape[1], 1.0, shares, crowd=crowd(weights))
     return leaks
 
 
-def _own_row(gradient: Tensor) -> tuple[Tensor, Tensor]:
-    """What one image puts into its largest row of (rows, inputs), and how much of it into every row."""
-    main = F.normalize(gradient[gradient.norm(dim=1).argmax()], dim=0)
-    return main, gradient @ main
+def _gradients(network: nn.Module, few: Batch, rng: torch.Generator, most: int) -> Iterator[None]:
+    """Every image's own gradient in turn, in `grad`: of the batch that it is in, or by itself where that costs less.
+
+    By `backward`, which passes through checkpoints of any kind. A network may do otherwise with one image than with
+    many, and a norm over the batch cannot do with one.
+
+    Args:
+        network: whose arrays require gradients.
+        few: the images.
+        rng: draws labels.
+        most: images that can be afforded as one batch.
+    """
+    if most < few.size:
+        try:
+            for i in range(few.size):
+                each = _losses(network, few.at(torch.tensor([i])), rng)
+                torch.autograd.backward(each.sum())
+                if not bool(torch.isfinite(each.detach()).all()):
+                    raise ValueError("one image by itself has no loss")
+                yield
+            return
+        except (RuntimeError, ValueError):  # norms over a batch want more than one image
+            for value in network.parameters():
+                value.grad = None
+            few = few.first(max(FEWEST, most))
+    each = _losses(network, few, rng)
+    for i in range(few.size):
+        torch.autograd.backward(each[i], retain_graph=True)
+        yield
 
 
-def _alone(network: nn.Module, one: Batch, values: list[Tensor], rng: torch.Generator) -> tuple[Tensor | None, ...]:
+def _losses(network: nn.Module, some: Batch, rng: torch.Generator) -> Tensor:
+    some = some.watched()
     with torch.enable_grad():
-        each = losses(network(*one.inputs, **one.named), one.size, rng)
-        if each is None or not each.requires_grad:
-            return (None,) * len(values)
-        return torch.autograd.grad(each.sum(), values, allow_unused=True)
+        each = losses(network(*some.inputs, **some.named), some.size, rng)
+    if each is None or not each.requires_grad:
+        raise ValueError("nothing that the network returns depends on its arrays")
+    return each

@@ -35,7 +35,10 @@ class Verdict:
     """Refused if any reason says so."""
 
     digest: str
-    """SHA-256 of every array: clients that compare it know whether all were sent the same model."""
+    """SHA-256 of every array: clients that compare it know whether all were sent the same model.
+
+    Empty where the model holds something else than arrays of plain numbers; it is not accepted then.
+    """
     reasons: tuple[Reason, ...]
     seconds: float
     ran: bool

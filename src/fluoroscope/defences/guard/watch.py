@@ -1,13 +1,10 @@
-"""What training on a batch would send, layer by layer: every product with weights, what it reads, and its gradient.
+"""Watches one forward pass: every product with weights, what it reads, and where its values bend.
 
-The gradient of a product's weights is the sum over images of (gradient at its output) x (what it read). Both are taken
-from one forward and one backward pass, by watching functions instead of modules: a weight may be a bare parameter, made
-on the fly (weight norm, LoRA, any parametrisation), or multiplied by `einsum`. Where only linear steps lie between a
-product and the next bend of the network, the gradient at the bend counts too: the server knows those steps, and can
-undo them.
+Functions are watched instead of modules: a weight may be a bare parameter, made on the fly (weight norm, LoRA, any
+parametrisation), or multiplied by `einsum`. Where only linear steps lie between a product and the next bend of the
+network, the gradient at the bend counts too: the server knows those steps, and can undo them.
 """
 
-import math
 import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,33 +18,14 @@ from torch.overrides import TorchFunctionMode
 from fluoroscope.defences.guard.batches import Batch
 from fluoroscope.defences.guard.contraction import Contraction, contraction
 from fluoroscope.defences.guard.linear_steps import AFFINE, LINEAR, straight
+from fluoroscope.defences.guard.undone import Straight, straight_units
 
 MOST_BENDS = 4
 """Places where a product's values may bend that are looked at."""
 
 
-@dataclass(frozen=True, eq=False)
-class Product:
-    """One product of something that comes from the images with weights."""
-
-    name: str
-    """Of the arrays that the weights are made of."""
-    given: Tensor | None
-    """(images, tokens, inputs); None where it is a convolution that slides, whose gradient adds up over places."""
-    gradients: tuple[Tensor, ...]
-    """(images, tokens, units): at its output, and at the next bends behind it."""
-    pixels: bool
-    """Nothing was learnt before it: it reads the input itself, perhaps in another order."""
-    work: int
-    """Multiplications for one image."""
-    weight: Tensor
-    """(units, inputs)."""
-    apart: bool = False
-    """Its tokens are layers beside each other."""
-
-
 @dataclass(eq=False)
-class _Seen:
+class Seen:
     """A product while it is watched."""
 
     name: str
@@ -60,6 +38,8 @@ class _Seen:
     pixels: bool
     leaves: frozenset[str]
     bends: list[tuple[GradientEdge, tuple[int, ...]]] = field(default_factory=list)
+    behind: list[tuple[int, Tensor]] = field(default_factory=list)
+    """Dense layers that read its units behind one bend, by number, and the slope of each unit that is straight."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +52,8 @@ class _Made:
     """The left factor of a weight that is a product of two."""
     learnt: bool = False
     """Comes from the images through weights."""
+    straight: Straight | None = None
+    """The dense layer whose units these are, behind a bend."""
 
 
 _NOTHING = _Made()
@@ -83,7 +65,9 @@ class Watch(TorchFunctionMode):
     def __init__(self, leaves: Mapping[int, str]) -> None:
         super().__init__()
         self.leaves = leaves
-        self.seen: list[_Seen] = []
+        self.seen: list[Seen] = []
+        self.otherwise: set[str] = set()
+        """Arrays that meet something of the images in another way than by a product."""
         self._made: dict[int, _Made] = {}
         self._kept: list[Tensor] = []  # an id means something only while its tensor lives
 
@@ -164,11 +148,12 @@ class Watch(TorchFunctionMode):
         for number, edge, shape in () if linear else bends:
             self.seen[number].bends.append((edge, shape))
         learnt = any(self._about(value).learnt for value in data)
+        straight_ = self._straight(data, bends, out)
         if form is not None and form.one_side and isinstance(out, Tensor) and out.requires_grad:
             weight = self._about(form.weight)
             inherited = self._about(form.given).products if form.carries else ()
             self.seen.append(
-                _Seen(
+                Seen(
                     name=", ".join(sorted(weight.leaves)) or f"a product that no array names ({len(self.seen)})",
                     form=form,
                     given=form.given.detach(),
@@ -180,14 +165,32 @@ class Watch(TorchFunctionMode):
                     leaves=weight.leaves,
                 )
             )
+            before = self._about(form.given).straight
+            if before is not None and form.matrix(form.weight).shape[1] == len(before.slope):
+                self.seen[before.product].behind.append((len(self.seen) - 1, before.slope))
             self._set(out, _Made(products=(*inherited[-MOST_BENDS:], len(self.seen) - 1), learnt=True))
             return
         keeps = linear or name in LINEAR or (name in AFFINE and len(data) == 1)
         if name in AFFINE and len(data) > 1 and name.strip("_").rstrip("_") in ("add", "radd", "iadd", "sub", "isub"):
             keeps = True  # a sum is linear in both
+        for value in tensors:
+            self.otherwise |= self._about(value).leaves if not value.requires_grad else frozenset()
         products = tuple(dict.fromkeys(p for value in data for p in self._about(value).products)) if keeps else ()
         weights = any(self._about(value).leaves for value in tensors if not value.requires_grad)
-        self._set(out, _Made(products=products[-2 * MOST_BENDS :], learnt=learnt or (weights and name in AFFINE)))
+        learnt = learnt or (weights and name in AFFINE)
+        self._set(out, _Made(products=products[-2 * MOST_BENDS :], learnt=learnt, straight=straight_))
+
+    def _straight(
+        self, data: list[Tensor], bends: list[tuple[int, GradientEdge, tuple[int, ...]]], out: object
+    ) -> Straight | None:
+        """What is known of a dense layer's units behind a bend, as long as nothing else is done to them."""
+        if len(data) != 1 or not isinstance(out, Tensor):
+            return None
+        if bends:
+            return straight_units(bends[-1][0], data[0], out)
+        known = self._about(data[0]).straight
+        same = known is not None and out.numel() == data[0].numel() and torch.equal(out.flatten(), data[0].flatten())
+        return known if same else None
 
 
 def _opened(func: Any) -> Callable[..., Any] | None:  # noqa: ANN401
@@ -218,66 +221,7 @@ def watched(network: nn.Module, batch: Batch) -> tuple[Watch, Any]:
     """One forward pass of a network whose weights do not require gradients; inputs that are numbers do."""
     leaves = {id(value): name for name, value in [*network.named_parameters(), *network.named_buffers()]}
     watch = Watch(leaves)
-    inputs = [_ready(value) for value in batch.inputs]
-    named = {name: _ready(value) for name, value in batch.named.items()}
+    ready = batch.watched()
     with torch.enable_grad(), watch:
-        out = network(*inputs, **named)
+        out = network(*ready.inputs, **ready.named)
     return watch, out
-
-
-def _ready(value: Any) -> Any:  # noqa: ANN401
-    if isinstance(value, Tensor) and value.is_floating_point():
-        return value.detach().clone().requires_grad_()
-    return value
-
-
-def products(
-    watch: Watch, loss: Tensor, images: int, chosen: Callable[[_Seen], bool] = lambda _: True
-) -> list[Product]:
-    """What the watched products read and what comes back to them."""
-    wanted = [seen for seen in watch.seen if chosen(seen)]
-    edges = [edge for seen in wanted for edge in (seen.out, *(edge for edge, _ in seen.bends))]
-    if not edges or not loss.requires_grad:
-        return []
-    found = iter(torch.autograd.grad(loss, edges, allow_unused=True))
-    made = []
-    for seen in wanted:
-        own = next(found)
-        bends = [next(found) for _ in seen.bends]
-        given = seen.form.samples(seen.given)
-        gradients = []
-        if own is not None:
-            rows = _tokens(seen.form.units(own), images)
-            gradients.append(rows)
-            if seen.left is not None and seen.left.shape[0] == rows.shape[-1]:
-                gradients.append(rows @ seen.left.to(rows))
-        for bend in bends:
-            if bend is None or own is None:
-                continue
-            if bend.shape == own.shape:
-                gradients.append(_tokens(seen.form.units(bend), images))
-            elif gradients[0].shape[1] == 1 and bend.shape[0] == images:
-                gradients.append(bend.flatten(1)[:, None])
-        made.append(
-            Product(
-                seen.name,
-                None if given is None else _tokens(given, images),
-                tuple(gradients),
-                seen.pixels,
-                seen.form.work // max(images, 1),
-                seen.form.matrix(seen.weight),
-                seen.form.apart,
-            )
-        )
-    return made
-
-
-def _tokens(values: Tensor, images: int) -> Tensor:
-    """(leading..., width) as (images, tokens, width); (1, tokens, width) where it cannot be told whose they are."""
-    width, lead = values.shape[-1], values.shape[:-1]
-    if len(lead) > 1 and lead[0] != images and lead[1] == images:
-        values = values.transpose(0, 1)
-    count = math.prod(lead)
-    if lead and (lead[0] == images or values.shape[0] == images or lead[0] % images == 0):
-        return values.reshape(images, count // images, width)
-    return values.reshape(1, count, width)
