@@ -1,12 +1,14 @@
 """Models that leak in combinations of rows that only the server knows: gates deep inside, read at the first layer.
 
-After SEER (Garov et al. 2024, arXiv 2306.03013), which trains such a combination for images of a rare property; here
-it is laid out, and trained further. The combination lives on units that fire for all images, and the weights behind
+After SEER (Garov et al. 2024, arXiv 2306.03013), which trains a network together with its secret reader for a million
+steps. Here the start is laid out, and then it is trained: as a federation would, or together with its reader to leak as
+much and to differ as little as it can. The combination lives on units that fire for all images, and the weights behind
 them have none of it but for the gates. No row of the first layer and no difference of two shows an image.
 """
 
 import copy
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
@@ -19,7 +21,7 @@ FEW = 16
 
 
 def combined(images: Tensor, labels: Tensor, rng: torch.Generator) -> Iterator[Adaptive]:
-    """Gates for one image of 64 and of 16, few and many, from fresh and from trained weights, at two depths."""
+    """Gates for one image of 64 and of 16, few and many, from fresh and from trained weights, two bends."""
     for gates, rate in ((8, 1 / 16), (16, 1 / 16), (16, 1 / 64), (32, 1 / 64)):
         for bend in (F.relu, F.gelu):
             yield _crafted(f"combined/{gates} gates of {1 / rate:.0f}", _host(images, bend), images, gates, rate, rng)
@@ -29,6 +31,7 @@ def combined(images: Tensor, labels: Tensor, rng: torch.Generator) -> Iterator[A
         case = _crafted(f"combined/{gates} gates, trained on", trained, images, gates, rate, rng)
         model = _trained(case.model, images, labels, 3, rng, "5")
         yield Adaptive(case.kind, model, case.agreed, case.recover, case.batch, case.honest)
+        yield _with_its_reader(case, images, labels, rng)
 
 
 def _host(images: Tensor, bend: Callable[[Tensor], Tensor]) -> nn.Sequential:
@@ -57,18 +60,49 @@ def _crafted(
             w = w / w.norm() * second.weight.norm(dim=1).mean()
             w[open_] += 0.3 * w.norm() * secret[:, k]
             second.weight[unit], second.bias[unit] = w, -torch.quantile(seen @ w, 1 - rate)
-    return Adaptive(kind, model, agreed, mixed(open_, secret), FEW, undone(agreed, flat))
+    return Adaptive(kind, model, agreed, Mixed(open_, secret), FEW, undone(agreed, flat))
 
 
-def mixed(units: Tensor, secret: Tensor) -> Recover:
+def _with_its_reader(
+    case: Adaptive, images: Tensor, labels: Tensor, rng: torch.Generator, steps: int = 150
+) -> Adaptive:
+    """Trained on what its maker reads of batches, near to the agreed weights; the reader learns, too."""
+    model, agreed = copy.deepcopy(case.model), case.agreed
+    names = [name for name, _ in model.named_parameters()]
+    reader = case.recover
+    assert isinstance(reader, Mixed)
+    secret = reader.secret.float().clone().requires_grad_()
+    stepper = torch.optim.Adam([*model.parameters(), secret], lr=3e-4)
+    for _ in range(steps):
+        chosen = torch.randperm(len(images), generator=rng)[:FEW]
+        loss = F.cross_entropy(model(images[chosen]), labels[chosen])
+        found = torch.autograd.grad(loss, list(model.parameters()), create_graph=True)
+        gradient = dict(zip(names, found, strict=True))
+        flat = images[chosen].flatten(1)
+        read = secret.T @ gradient["1.weight"][reader.units]
+        unit = F.normalize(read, dim=1) @ F.normalize(flat, dim=1).T
+        apart = [
+            (p - q).square().sum() / q.square().sum()
+            for p, q in zip(model.parameters(), agreed.parameters(), strict=True)
+        ]
+        stepper.zero_grad()
+        ((1 - unit.abs().amax(dim=1)).mean() + 0.1 * torch.stack(apart).mean()).backward()
+        stepper.step()
+    kind = case.kind.replace("trained on", "trained with its reader")
+    return Adaptive(kind, model, agreed, Mixed(reader.units, secret.detach()), case.batch, case.honest)
+
+
+@dataclass(frozen=True, eq=False)
+class Mixed:
     """Each secret combination (units, gates) of the first layer's rows, over that of the biases."""
 
-    def recover(gradient: Gradient) -> Tensor:
-        rows = secret.T.double() @ gradient["1.weight"].double()[units]
-        total = secret.T.double() @ gradient["1.bias"].double()[units]
-        return torch.where(total.abs()[:, None] > 1e-12, rows / total[:, None], torch.zeros_like(rows))
+    units: Tensor
+    secret: Tensor
 
-    return recover
+    def __call__(self, gradient: Gradient) -> Tensor:
+        rows = self.secret.T.double() @ gradient["1.weight"].double()[self.units]
+        total = self.secret.T.double() @ gradient["1.bias"].double()[self.units]
+        return torch.where(total.abs()[:, None] > 1e-12, rows / total[:, None], torch.zeros_like(rows))
 
 
 def undone(model: nn.Sequential, flat: Tensor) -> Recover:
@@ -76,7 +110,7 @@ def undone(model: nn.Sequential, flat: Tensor) -> Recover:
     with torch.no_grad():
         open_ = (model[1](flat) > 0).all(dim=0).nonzero().flatten()
         inverse = torch.linalg.pinv(model[3].weight[:, open_].double(), rtol=1e-3)
-    return mixed(open_, inverse)
+    return Mixed(open_, inverse)
 
 
 def _trained(

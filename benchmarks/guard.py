@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from benchmarks._adaptive import CLASSES, deep, thresholds
 from benchmarks._adaptive_calls import bends, fishing, names
-from benchmarks._baselines import d_snr
+from benchmarks._baselines import d_snr, improbable, leapt, off_course
 from benchmarks._combined import combined
 from benchmarks._crafted import Case
 from benchmarks._crafted_inside import crafted
@@ -90,7 +90,7 @@ def secretly(aux: dict[tuple[int, int], Tensor]) -> Iterator[Case]:
 def misses(name: str, cases: Iterable[Case], aux: dict[tuple[int, int], Tensor]) -> None:
     """Print who got through, of those that leak."""
     counts, through, reasons, little, seconds = Counter(), defaultdict(Counter), Counter(), Counter(), []
-    snr: list[tuple[float, bool]] = []
+    baselines: Counter[str] = Counter()
     for case in islice(cases, 0, None, every()):
         images = fitting(case.model, aux)
         if images is None:
@@ -110,7 +110,7 @@ def misses(name: str, cases: Iterable[Case], aux: dict[tuple[int, int], Tensor])
             "agreed": inspect(case.model.state_dict(), case.agreed, own),
             "alone": inspect(case.model, None, own),
         }
-        snr.append((d_snr(case.model, own), True))
+        baselines.update(flagged(case.model, case.agreed, own))
         for way, verdict in ways.items():
             seconds.append(verdict.seconds)
             if not verdict.refused:
@@ -123,9 +123,23 @@ def misses(name: str, cases: Iterable[Case], aux: dict[tuple[int, int], Tensor])
         print(f"  {way}: misses {through[way].total()} of {leaking} {_between(interval)} {dict(through[way]) or ''}")
     print(f"  {LITTLE}, and not refused: {little.total()} of {counts[LITTLE]} {dict(+little) or ''}")
     print(f"  reasons: {', '.join(f'{k} {n}' for k, n in reasons.most_common())}")
-    caught = sum(value > 1 for value, _ in snr)
-    print(f"  D-SNR above 1 (baseline): misses {len(snr) - caught} of {len(snr)}")
+    for name in BASELINES:
+        print(f"  {name} (baseline): misses {leaking - baselines[name]} of {leaking}")
     print(f"  seconds: median {statistics.median(seconds or [0]):.2f}, largest {max(seconds or [0]):.2f}", flush=True)
+
+
+BASELINES = ("D-SNR above 1", "weights improbable", "loss or gradient off its course", "an array leapt")
+
+
+def flagged(model: nn.Module, agreed: nn.Module, images: Tensor) -> list[str]:
+    """Which of the published detectors would refuse it."""
+    each = (
+        d_snr(model, images[:16]) > 1,
+        improbable(model),
+        agreed is not model and off_course(model, agreed, images),
+        agreed is not model and leapt(model, agreed),
+    )
+    return [name for name, refused in zip(BASELINES, each, strict=True) if refused]
 
 
 def hospitals(aux: dict[tuple[int, int], Tensor]) -> Iterator[tuple[str, nn.Module, Tensor]]:
@@ -167,12 +181,12 @@ def others(aux: dict[tuple[int, int], Tensor]) -> Iterator[tuple[str, nn.Module,
 
 def alarms(name: str, models: Iterable[tuple[str, nn.Module, Tensor]]) -> None:
     """Print who was refused wrongly."""
-    wrong, count, unrun, seconds, loud = defaultdict(Counter), 0, 0, [], 0
+    wrong, count, unrun, seconds, baselines = defaultdict(Counter), 0, 0, [], Counter()
     for kind, model, images in islice(models, 0, None, every()):
         count += 1
         alone = inspect(model, None, images)
         agreed = inspect(model.state_dict(), model, images)
-        loud += d_snr(model, images[:16]) > 1
+        baselines.update(flagged(model, model, images))
         for way, verdict in (("alone", alone), ("agreed", agreed)):
             seconds.append(verdict.seconds)
             if verdict.refused:
@@ -183,24 +197,25 @@ def alarms(name: str, models: Iterable[tuple[str, nn.Module, Tensor]]) -> None:
     for way in ("agreed", "alone"):
         total = wrong[way].total()
         print(f"  {way}: false alarms {total} of {count} {_between(wilson(total, count))} {dict(wrong[way]) or ''}")
-    print(f"  D-SNR above 1 (baseline): false alarms {loud} of {count}")
+    for name in BASELINES[:2]:  # the others compare a model with itself here
+        print(f"  {name} (baseline): false alarms {baselines[name]} of {count}")
     print(f"  seconds: median {statistics.median(seconds):.2f}, largest {max(seconds):.2f}", flush=True)
 
 
 def beside_start(aux: dict[tuple[int, int], Tensor]) -> None:
     """Print which trained models were refused, where what was agreed is the network before it was trained."""
-    wrong, count = Counter(), 0
+    wrong, count, baselines = Counter(), 0, Counter()
     for case in islice(grown(aux, SEED), 0, None, every()):
         images = fitting(case.model, aux)
         if images is None:
             continue
         count += 1
         wrong[case.kind] += inspect(case.model.state_dict(), case.agreed, images[-OWN:]).refused
+        baselines.update(flagged(case.model, case.agreed, images[-OWN:]))
     refused = wrong.total()
-    print(
-        f"trained, start agreed: false alarms {refused} of {count} {_between(wilson(refused, count))} {dict(+wrong)}",
-        flush=True,
-    )
+    print(f"trained, start agreed: false alarms {refused} of {count} {_between(wilson(refused, count))} {dict(+wrong)}")
+    for name in BASELINES:
+        print(f"  {name} (baseline): false alarms {baselines[name]} of {count}", flush=True)
 
 
 def _between(interval: object) -> str:

@@ -26,7 +26,7 @@ LEAKY, LARGE_BATCH = 0.95, 64
 """A share of a large batch that is refused for what it is where nothing was agreed, whoever made the network."""
 READABLE, MORE = 0.08, 1.15
 """Share of a large batch that has to be read where rows were drawn apart, and how often the agreed network's."""
-COMBINED, COMBINED_TIMES, GATED = 0.2, 1.75, 0.045
+COMBINED, COMBINED_TIMES, GATED = 0.2, 1.3, 0.045
 """Shares of all batches, added up, that have to be read of combinations of rows; how often the agreed network's; and
 an image's share of such a row. Honest networks show some images in combinations, and more as they are trained, but
 all images go into each; those of a gate are few."""
