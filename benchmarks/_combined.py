@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from benchmarks._adaptive import CLASSES, Activated, Adaptive, Gradient, Recover
+from benchmarks._adaptive import CLASSES, Activated, Adaptive, Gradient, Recover, rows
 
 FEW = 16
 """Images per batch, of which the gates take one each."""
@@ -94,19 +94,22 @@ def _with_its_reader(
 
 @dataclass(frozen=True, eq=False)
 class Mixed:
-    """Each secret combination (units, gates) of the first layer's rows, over that of the biases."""
+    """Each secret combination (units, gates) of the first layer's rows, over that of the biases; and plain rows."""
 
     units: Tensor
     secret: Tensor
 
     def __call__(self, gradient: Gradient) -> Tensor:
-        rows = self.secret.T.double() @ gradient["1.weight"].double()[self.units]
+        return torch.cat([self.combinations(gradient), rows("1.weight", "1.bias")(gradient)])
+
+    def combinations(self, gradient: Gradient) -> Tensor:
+        mixed = self.secret.T.double() @ gradient["1.weight"].double()[self.units]
         total = self.secret.T.double() @ gradient["1.bias"].double()[self.units]
-        return torch.where(total.abs()[:, None] > 1e-12, rows / total[:, None], torch.zeros_like(rows))
+        return torch.where(total.abs()[:, None] > 1e-12, mixed / total[:, None], torch.zeros_like(mixed))
 
 
 def undone(model: nn.Sequential, flat: Tensor) -> Recover:
-    """What the same server reads of an honest network: the second layer's units, its weights inverted."""
+    """What the same server reads of an honest network: the second layer's units, its weights inverted, and rows."""
     with torch.no_grad():
         open_ = (model[1](flat) > 0).all(dim=0).nonzero().flatten()
         inverse = torch.linalg.pinv(model[3].weight[:, open_].double(), rtol=1e-3)

@@ -26,6 +26,9 @@ LEAKY, LARGE_BATCH = 0.95, 64
 """A share of a large batch that is refused for what it is where nothing was agreed, whoever made the network."""
 READABLE, MORE = 0.08, 1.15
 """Share of a large batch that has to be read where rows were drawn apart, and how often the agreed network's."""
+READABLE_FEW, FAR_FEW = 0.11, 3.0
+"""Share of a small batch, where rows were awoken, or an image's share of a row grew so many times: a model may be made
+for few images."""
 COMBINED, COMBINED_TIMES, GATED = 0.2, 1.3, 0.045
 """Shares of all batches, added up, that have to be read of combinations of rows; how often the agreed network's; and
 an image's share of such a row. Honest networks show some images in combinations, and more as they are trained, but
@@ -168,7 +171,11 @@ def _drawn_apart(found: Profile, agreed: Other) -> list[Reason]:
     Training puts rows to sleep, and those left may have fewer images each. It does not wake them: a row that no image
     wakes has no gradient.
     """
-    readable = {name: leak for name, leak in found.leaks.items() if not leak.undone and _large(leak) >= READABLE}
+    readable = {
+        name: leak
+        for name, leak in found.leaks.items()
+        if not leak.undone and (_large(leak) >= READABLE or _few(leak) >= READABLE_FEW)
+    }
     known = agreed() if readable else None
     if known is None:
         return []
@@ -182,7 +189,8 @@ def _drawn_apart(found: Profile, agreed: Other) -> list[Reason]:
         more = leak.held * now.concentration - base.held * then.concentration
         started = base.held * then.concentration
         drawn = more >= max(DRAWN, (DRAWN_TIMES - 1) * started) and awoken >= -DIED
-        drawn = drawn or more >= max(FAR, (FAR_TIMES - 1) * started)
+        times = FAR_TIMES if _large(leak) >= READABLE else FAR_FEW
+        drawn = (drawn and times == FAR_TIMES) or more >= max(FAR, (times - 1) * started)
         if awoken >= max(AWOKEN, chance) or (drawn and _read_of(leak) >= MORE * _read_of(base)):
             sentence = (
                 f"The rows of {name} were moved towards single images: an image's share of a row is "
@@ -208,9 +216,8 @@ def _combined(found: Profile, agreed: Other) -> list[Reason]:
         base = known.leaks.get(name)
         before = _read(base) if base is not None else 0.0
         if _read(leak) >= COMBINED_TIMES * before:
-            size = min(leak.shares)
             sentence = (
-                f"In a batch of {size} of your images, {leak.shares[size].apart:.0%} could be read out of combinations "
+                f"In a batch of {min(leak.shares)} of your images, {_few(leak):.0%} could be read out of combinations "
                 f"of rows that only the server knows: {name}. Over batches of all sizes that is "
                 f"{_read(leak) / max(before, 1e-2):.1f} times as much as in the agreed network, and in no way that "
                 "training leads to."
@@ -228,6 +235,11 @@ def _read(leak: Leak) -> float:
 def _large(leak: Leak) -> float:
     """Share that can be read of the largest batch."""
     return leak.shares[max(leak.shares)].apart if leak.shares else 0.0
+
+
+def _few(leak: Leak) -> float:
+    """Share that can be read of the smallest batch."""
+    return leak.shares[min(leak.shares)].apart if leak.shares else 0.0
 
 
 def _read_of(leak: Leak) -> float:

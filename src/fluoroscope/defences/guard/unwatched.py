@@ -18,7 +18,7 @@ from fluoroscope.defences.guard.leak import FEWEST, LEAST, Leak, drawn
 from fluoroscope.defences.guard.losses import losses
 from fluoroscope.defences.guard.watch import Seen
 
-MOST_UNWATCHED, MOST_ALONE = 10**8, 32
+MOST_UNWATCHED, MOST_ALONE = 2 * 10**8, 32
 """Values of all gradients that are taken image by image; and images of these."""
 LARGEST = 10**8
 """Values in all, up to which a few images are taken whatever it costs."""
