@@ -64,16 +64,27 @@ def test_units_behind_a_rectifier_that_lets_all_through_are_read_at_the_first_la
     assert torch.allclose(mixed.gradients[0], seen["3.weight"].gradients[0], atol=1e-4)
 
 
-def test_a_secret_combination_of_rows_is_refused(images):
+@pytest.fixture(scope="module")
+def cases(images) -> dict:
     torch.manual_seed(0)
-    cases = combined(images[:96], torch.randint(4, (96,), generator=rng()), rng())
-    case = next(case for case in cases if case.kind == "combined/32 gates, from a trained network")
+    return {case.kind: case for case in combined(images[:96], torch.randint(4, (96,), generator=rng()), rng())}
+
+
+def test_a_secret_combination_of_rows_is_refused(images, cases):
+    case = cases["combined/32 gates, from a trained network"]
     assert leaks(case, images[96:], torch.randint(4, (64,), generator=rng())) == "images"
     verdict = inspect(case.model.state_dict(), case.agreed, images[96:], seed=0)
     assert ("isolation", "1.weight behind 3.weight") in {
         (r.check, r.layer) for r in verdict.reasons if r.severity == "refuse"
     }
     assert inspect(case.agreed.state_dict(), case.agreed, images[96:], seed=0).accepted
+
+
+@pytest.mark.parametrize("gates", [8, 32])
+def test_a_model_that_was_trained_with_its_reader_is_refused(images, cases, gates):
+    case = cases[f"combined/{gates} gates, trained with its reader"]
+    assert leaks(case, images[96:], torch.randint(4, (64,), generator=rng())) == "images"
+    assert inspect(case.model.state_dict(), case.agreed, images[96:], seed=0).refused
 
 
 @pytest.mark.parametrize("share", [0.25, 0.5])
