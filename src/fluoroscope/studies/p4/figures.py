@@ -36,12 +36,16 @@ def by_lambda(title: str, rows: Rows) -> Figure:
         levels: dict[str, float] = {}
         for init in dict.fromkeys(row["init"] for row in rows):
             here = [row for row in rows if row["init"] == init]
-            series[init] = [Point(row["lambda2"], _of(row, measure)) for row in here if row["lambda2"] is not None]
+            series[init] = [
+                Point(row["lambda2"], *(_of(row, f"{measure}{end}") for end in ("", "_low", "_high")))
+                for row in here
+                if row["lambda2"] is not None
+            ]
             series[f"{init}, paper"] = [
                 Point(row["lambda2"], _paper(row, measure)) for row in here if row["lambda2"] is not None
             ]
             levels |= {f"AG, {init}": _of(row, measure) for row in here if row["distance"] == "AG"}
-        drawn.append(Panel(label, "λ²", label, series, levels, log_x=True, log_y=measure == "mse"))
+        drawn.append(Panel(label, "λ²", "value (95 % interval)", series, levels, log_x=True, log_y=measure == "mse"))
     return panels(title, drawn)
 
 
@@ -101,7 +105,7 @@ def _of(row: Row, measure: str) -> float:
     value = row[measure]
     if value is None:
         return math.nan
-    return value / row["images"] if measure == "non_converging" else float(value)
+    return value / row["images"] if measure.startswith("non_converging") else float(value)
 
 
 def _paper(row: Row, measure: str) -> float:
