@@ -6,16 +6,16 @@ from typing import ClassVar
 import torch
 from scipy.optimize import nnls
 from torch import Generator, Tensor
-from torch.func import functional_call
 
 from fluoroscope.attacks.common.gradients import gradient_of
 from fluoroscope.attacks.common.setup import SIMULATION, Setup
 from fluoroscope.attacks.gradient_inversion.labels import last_dense_layer
 from fluoroscope.attacks.inference.label_counts import LABEL_COUNT_ATTACKS, by_class, whole_counts
+from fluoroscope.attacks.inference.predicted import predicted_in_training
 from fluoroscope.attacks.inference.registry import Seen
 from fluoroscope.digest import digest
 from fluoroscope.errors import Unsupported
-from fluoroscope.types import Capability, CrossEntropy, LabelledImages
+from fluoroscope.types import Capability, CrossEntropy
 
 _SUM = 100.0
 """How much the shares' adding up to 1 counts beside the gradient."""
@@ -58,25 +58,13 @@ def _counts(setup: Setup, rng: Generator, known: dict[str, Tensor]) -> Tensor:
         raise Unsupported("restored-counts reads the last layer's bias, which this network or update lacks.", instead)
     key = digest(setup.state, training, public)
     if key not in known:
-        known[key] = _predictions(setup, public, rng)
+        places = by_class("restored-counts", public, setup.outputs)
+        outputs = predicted_in_training(setup, setup.state, public, rng)
+        known[key] = torch.stack([outputs[chosen].mean(0) for chosen in places])
     predictions = known[key]
     system = torch.cat([(predictions - torch.eye(setup.outputs)).T.double(), torch.full((1, setup.outputs), _SUM)])
     shares, _ = nnls(system.numpy(), torch.cat([bias.double().cpu(), torch.tensor([_SUM])]).numpy())
     return whole_counts(torch.from_numpy(shares), training.images)
-
-
-@torch.no_grad()
-def _predictions(setup: Setup, public: LabelledImages, rng: Generator) -> Tensor:
-    """(classes, classes): the mean prediction on public images of each class, in batches as the client forms them."""
-    places = by_class("restored-counts", public, setup.outputs)
-    size = min(setup.training.batch_size, setup.training.images, len(public))
-    order = torch.randperm(len(public), generator=rng)
-    order = torch.cat([order, order[: -len(public) % size]])  # no smaller last batch: BatchNorm sees its size
-    state = {name: value.clone() for name, value in setup.state.items()}  # a pass in training mode moves buffers
-    found = [functional_call(setup.model, state, (public.images[part],)) for part in torch.split(order, size)]
-    outputs = torch.zeros(len(public), setup.outputs)
-    outputs[order] = torch.cat(found).softmax(1).cpu()
-    return torch.stack([outputs[chosen].mean(0) for chosen in places])
 
 
 LABEL_COUNT_ATTACKS.add("restored-counts", RestoredCounts())

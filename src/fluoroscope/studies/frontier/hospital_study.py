@@ -20,9 +20,11 @@ ASKED: tuple[tuple[Asked, str, int], ...] = (
     ("prevalence", "learned-share", 1),
     ("exposure", "learned-share", 1),
     ("label counts", "learned-counts", ROUNDS),
+    ("label counts", "calibrated-counts", ROUNDS),
 )
 """Counts and shares are asked of the first round, in which no model knows anybody's images yet, and counts of the last
-one too: there the hospital's images are fitted already, and those that the attacker simulates with are not."""
+one too: there the hospital's images are fitted already, and those that the attacker simulates with are not. And of all
+rounds together, by what the models predict."""
 _SCALE: dict[Size, Scale] = {"small": "small", "paper": "paper"}
 
 
