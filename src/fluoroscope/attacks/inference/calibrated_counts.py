@@ -34,8 +34,9 @@ class CalibratedCounts:
 
     Where cross-entropy is least over the bias of the last layer, mean_i p_i = mean_i y_i: every class is predicted as
     often as it occurs. With P_c the model's mean prediction on images of class c, which public images tell, the shares
-    s of the client are those with P^T s = s (a prior from predictions: Saerens et al. 2002; Lipton et al. 2018). Training
-    never gets there, and the last batches of a round pull a model to and fro; over rounds that is averaged out.
+    s of the client are those with P^T s = s (a prior from predictions: Saerens et al. 2002; Lipton et al. 2018).
+    Training never gets there, and the last batches of a round pull a model to and fro; over rounds that is averaged
+    out.
     Predictions are taken as in training, where the loss is least, and as in use.
     """
 
