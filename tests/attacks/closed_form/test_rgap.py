@@ -6,7 +6,8 @@ import torch.nn.functional as F
 from skimage.metrics import structural_similarity
 from torch import nn
 
-from fluoroscope.attacks.closed_form.rgap.recover import recover
+from fluoroscope.attacks.closed_form.rgap.chain import Chain
+from fluoroscope.attacks.closed_form.rgap.recover import explained, recover
 from fluoroscope.data import Request, load
 from fluoroscope.errors import BadInput, Unsupported
 from fluoroscope.models.lenet5 import LeNet5
@@ -44,8 +45,15 @@ def ssim(a, b):
     )
 
 
+def inverted(model, state, seen, shape):
+    """As the attack does: the way back, and whether what was found explains the gradient."""
+    image, label = recover(Chain.of(model, shape), state, seen)
+    explained(model, state, seen, image, label)
+    return image, label
+
+
 def assert_recovered(model, image, label):
-    found, guess = recover(model, model.state_dict(), gradients(model, image, [label]), tuple(image.shape[1:]))
+    found, guess = inverted(model, model.state_dict(), gradients(model, image, [label]), tuple(image.shape[1:]))
     assert guess == label
     assert found.shape == image.shape
     assert found.dtype == torch.float32
@@ -109,7 +117,7 @@ def chain(*layers):
 )
 def test_what_cannot_be_inverted_is_named(model, named):
     with pytest.raises(Unsupported, match=named) as refusal:
-        recover(model, model.state_dict(), {}, (1, 8, 8))
+        inverted(model, model.state_dict(), {}, (1, 8, 8))
     assert "lenet5" in str(refusal.value)
 
 
@@ -123,14 +131,14 @@ def test_a_skip_connection_is_named():
             return self.fc((x + self.act(self.conv(x))).flatten(1))
 
     with pytest.raises(Unsupported, match="layer add"):
-        recover(Skip(), Skip().state_dict(), {}, (1, 8, 8))
+        inverted(Skip(), Skip().state_dict(), {}, (1, 8, 8))
 
 
 def test_too_large_images_are_refused_with_the_count():
     """At 64x64 the second layer's 12 x 32 x 32 inputs meet 3600 gradients and 3072 outputs."""
     model = lenet(size=64)
     with pytest.raises(Unsupported, match=r"layer body\.2 .* 12288 unknowns, .* 6672 equations"):
-        recover(model, model.state_dict(), {}, (1, 64, 64))
+        inverted(model, model.state_dict(), {}, (1, 64, 64))
 
 
 def test_dependent_equations_are_noticed():
@@ -138,7 +146,7 @@ def test_dependent_equations_are_noticed():
     model = lenet(size=40)
     image = torch.rand(1, 1, 40, 40)
     with pytest.raises(Unsupported, match="does not explain the gradient"):
-        recover(model, model.state_dict(), gradients(model, image, [1]), (1, 40, 40))
+        inverted(model, model.state_dict(), gradients(model, image, [1]), (1, 40, 40))
 
 
 @pytest.mark.parametrize("scale", [16, 1000])
@@ -149,21 +157,21 @@ def test_saturated_units_are_noticed(scale):
             parameter *= scale
     image = torch.rand(1, 1, 28, 28, generator=torch.Generator().manual_seed(1))
     with pytest.raises(Unsupported, match="saturated"):
-        recover(model, model.state_dict(), gradients(model, image, [1]), (1, 28, 28))
+        inverted(model, model.state_dict(), gradients(model, image, [1]), (1, 28, 28))
 
 
 def test_two_images_are_refused():
     model = lenet()
     seen = gradients(model, torch.rand(2, 1, 32, 32), [1, 2])
     with pytest.raises(Unsupported, match="gradient of one image"):
-        recover(model, model.state_dict(), seen, (1, 32, 32))
+        inverted(model, model.state_dict(), seen, (1, 32, 32))
 
 
 def test_an_empty_gradient_is_bad_input():
     model = lenet()
     seen = {name: torch.zeros_like(p) for name, p in model.named_parameters()}
     with pytest.raises(BadInput, match=r"fc\.bias is zero"):
-        recover(model, model.state_dict(), seen, (1, 32, 32))
+        inverted(model, model.state_dict(), seen, (1, 32, 32))
 
 
 def test_nothing_changes_its_input():
@@ -171,7 +179,7 @@ def test_nothing_changes_its_input():
     seen = gradients(model, torch.rand(1, 1, 28, 28), [1])
     state = {name: p.clone() for name, p in model.state_dict().items()}
     kept = {name: g.clone() for name, g in seen.items()}
-    recover(model, state, seen, (1, 28, 28))
+    inverted(model, state, seen, (1, 28, 28))
     assert all(torch.equal(seen[name], kept[name]) for name in kept)
     assert all(torch.equal(p, state[name]) for name, p in model.state_dict().items())
     assert all(p.grad is None for p in model.parameters())

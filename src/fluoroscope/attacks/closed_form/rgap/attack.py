@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 
 import torch
-from torch import Generator, Tensor, nn
-from torch.func import functional_call, grad
+from torch import Generator
 
-from fluoroscope.attacks.closed_form.rgap.recover import recover
+from fluoroscope.attacks.closed_form.rgap.chain import chain_of
+from fluoroscope.attacks.closed_form.rgap.recover import explained, recover
 from fluoroscope.attacks.common.gradients import is_exact
 from fluoroscope.attacks.common.running import Kept, Observations, OnIteration, silent
 from fluoroscope.attacks.common.setup import SIMULATION, Setup
@@ -55,12 +55,8 @@ class RGap:
         state = setup.state
         if set(setup.update) != {name for name, _ in setup.model.named_parameters()}:
             raise Unsupported(f"{self.name} needs every layer's update, and some were not trained or not sent.")
-        model, seen = setup.model, direction(setup)
-        image, label = recover(model, state, seen, setup.network.input_shape)
-
-        def loss(parameters: dict[str, Tensor]) -> Tensor:
-            return nn.functional.cross_entropy(functional_call(model, parameters, (image,)), torch.tensor([label]))
-
-        again = grad(loss)({name: state[name] for name in seen})
+        seen = direction(setup)
+        image, label = recover(chain_of(setup.network), state, seen)
+        again = explained(setup.model, state, seen, image, label)
         objective = float(Cosine()([again[name] for name in seen], list(seen.values())))
         return Reconstruction(image, torch.tensor([label]), objective, restarts=(objective,), trace=(objective,))

@@ -20,6 +20,9 @@ AGREES = 1e-5
 SCATTER = 100
 """Adding to an entry of a matrix costs about as much as so many multiplications of a matrix product."""
 
+STRIPES = 4
+"""Of a symmetric matrix: (n + 1) / 2n of it is multiplied out for n of them."""
+
 
 def padding(layer: nn.Conv2d) -> tuple[int, ...]:
     """As numbers."""
@@ -140,12 +143,22 @@ def _solve_by_input(curvature: Tensor, weight: Tensor, window: Tensor, certain: 
         index = window.T[:, None].expand(out, positions, channels, taps)
         full.scatter_(3, index, weight[:, None].expand(out, positions, channels, taps))
         forward = full[..., 1:].reshape(out * positions, unknowns)
-        normal = forward.T @ (forward * certain.reshape(-1, 1))
+        normal = _lower_product(forward, forward * certain.reshape(-1, 1))
     for start in range(0, unknowns, pixels):
         normal[start : start + pixels, start : start + pixels] += curvature
     normal.diagonal().add_(PRIOR)
     factor = torch.linalg.cholesky(normal)
     return lambda pulled: torch.cholesky_solve(pulled.reshape(-1, 1), factor).reshape(pulled.shape)
+
+
+def _lower_product(a: Tensor, b: Tensor) -> Tensor:
+    """a.T @ b where that is symmetric, but for most of what lies above the diagonal: Cholesky reads what lies below."""
+    size = a.shape[1]
+    step = max(1, -(-size // STRIPES))
+    found = a.new_zeros(size, size)
+    for start in range(0, size, step):
+        found[start:, start : start + step] = a[:, start:].T @ b[:, start : start + step]
+    return found
 
 
 def _solve_by_output(
