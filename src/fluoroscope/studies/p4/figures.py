@@ -17,7 +17,7 @@ def by_iteration(title: str, rows: Rows) -> Figure:
         for measure, label in (("mse", "MSE"), ("ssim", "SSIM")):
             drawn.append(
                 Panel(
-                    f"{source}, {here[0]['model']}",
+                    f"{_set(here[0])}, {here[0]['model']}",
                     "iteration",
                     f"mean {label} of converged images",
                     {_name(row): _curve(row, measure) for row in here},
@@ -85,11 +85,11 @@ def reconstructions(title: str, rows: Rows) -> Figure:
     for source in dict.fromkeys(row["data"] for row in rows):
         here = [row for row in rows if row["data"] == source]
         originals = here[0].result.images["originals"]
-        lines[f"{source}\noriginal"] = [Tile(image.numpy(), "original") for image in originals]
+        lines[f"{_set(here[0])}\noriginal"] = [Tile(image.numpy(), "original") for image in originals]
         for row in here:
             errors = (row.result.images["last"] - originals).square().flatten(1).mean(1).tolist()
             pairs = zip(row.result.images["last"], errors, strict=True)
-            lines[f"{source}\n{_name(row)}"] = [Tile(image.numpy(), f"MSE {error:.2g}") for image, error in pairs]
+            lines[f"{_set(row)}\n{_name(row)}"] = [Tile(image.numpy(), f"MSE {error:.2g}") for image, error in pairs]
     return gallery(title, lines)
 
 
@@ -133,6 +133,11 @@ def _name(row: Row) -> str:
         return "DLG"
     width = "" if row["lambda2"] is None else f" {row['lambda2']:g}"
     return f"{row['init']} / {row['distance']}{width}"
+
+
+def _set(row: Row) -> str:
+    """P4's data set, and what stands for it."""
+    return f"{row['dataset']} ({str(row['data']).removeprefix('folder:')})"
 
 
 def _full(row: Row) -> str:
