@@ -239,6 +239,9 @@ def draw_panel(axes: Axes, panel: Panel, styles: dict[str, int]) -> None:
             scale("log")
             axis.set_major_formatter("{x:g}")  # matplotlib's own are formulas, which are drawn as they are written here
             axis.set_minor_formatter("")
+            low, high = axis.get_view_interval()
+            if high < 100 * low:  # or a single power of ten would be all that is labelled
+                axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     if panel.y_range:
         axes.set_ylim(*panel.y_range)
     if panel.whole_x:
