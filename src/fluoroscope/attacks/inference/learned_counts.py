@@ -10,6 +10,7 @@ from torch import Generator, Tensor
 
 from fluoroscope.attacks.common.setup import SIMULATION, Setup
 from fluoroscope.attacks.inference.label_counts import LABEL_COUNT_ATTACKS, by_class, whole_counts
+from fluoroscope.attacks.inference.property import Share, shares_within
 from fluoroscope.attacks.inference.registry import Seen
 from fluoroscope.attacks.inference.update_reader import UpdateReader, learned_reader
 from fluoroscope.digest import digest
@@ -27,17 +28,32 @@ class LearnedCounts:
 
     def run(self, observations: Seen, rng: Generator) -> Tensor:
         """A row per observation. Those of one round and one training configuration are learned for once."""
+        return torch.stack(
+            [
+                whole_counts(reader.read(seen), Setup.of(seen).training.images)
+                for seen, reader in zip(observations, self._readers(observations, rng), strict=True)
+            ]
+        )
+
+    def shares(self, observations: Seen, rng: Generator) -> list[list[Share]]:
+        """A share per class and observation, with what was missed of 95 % of the simulated rounds as its interval."""
+        return [
+            shares_within(reader.read(seen), reader.half_width)
+            for seen, reader in zip(observations, self._readers(observations, rng), strict=True)
+        ]
+
+    def _readers(self, observations: Seen, rng: Generator) -> list[UpdateReader]:
         if self.simulations < 4:
             raise Misconfigured(f"learned-counts needs 4 simulations or more, not {self.simulations}.")
         readers: dict[str, UpdateReader] = {}
-        rows = []
+        found = []
         for seen in observations:
             setup = Setup.of(seen, self.needs, "learned-counts")
             key = digest(setup.state, setup.training, seen.public_images, seen.defence, sorted(seen.update or {}))
             if key not in readers:
                 readers[key] = _learned(setup, self.simulations, rng)
-            rows.append(whole_counts(readers[key].read(seen), setup.training.images))
-        return torch.stack(rows)
+            found.append(readers[key])
+        return found
 
 
 def _learned(setup: Setup, simulations: int, rng: Generator) -> UpdateReader:

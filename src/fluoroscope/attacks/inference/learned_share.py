@@ -4,7 +4,6 @@ Property inference (Ateniese et al. 2015; in federated learning Melis et al., S&
 of their classifier, so that it answers with a share and an interval.
 """
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -13,14 +12,13 @@ from torch import Generator, Tensor
 
 from fluoroscope.attacks.common.setup import SIMULATION, Setup
 from fluoroscope.attacks.inference.learned_counts import dealt
-from fluoroscope.attacks.inference.property import PROPERTY_ATTACKS, Share
+from fluoroscope.attacks.inference.property import PROPERTY_ATTACKS, Share, shares_within
 from fluoroscope.attacks.inference.registry import Seen
 from fluoroscope.attacks.inference.update_reader import UpdateReader, learned_reader
 from fluoroscope.digest import digest
 from fluoroscope.errors import BadInput, Misconfigured
 from fluoroscope.types import Capability, LabelledImages, PrivateBatch
 
-LEVEL = 0.95
 _FEWEST = 19
 """Simulations below which no residual is as rare as 1 in 20."""
 
@@ -45,18 +43,15 @@ class LearnedShare:
             raise Misconfigured(
                 f"learned-share needs {_FEWEST} simulations or more for an interval of 95 %, not {self.simulations}."
             )
-        readers: dict[str, tuple[UpdateReader, float]] = {}
+        readers: dict[str, UpdateReader] = {}
         found = []
         for seen in observations:
             setup = Setup.of(seen, self.needs, "learned-share")
             assert seen.public_images is not None  # in `needs`
             key = digest(setup.state, setup.training, seen.public_images, seen.defence, sorted(seen.update or {}))
             if key not in readers:
-                reader = _learned(setup, seen.public_images, having, self.simulations, rng)
-                readers[key] = reader, _half_width(reader)
-            reader, half = readers[key]
-            value = float(reader.read(seen)[0])
-            found.append(Share(*(min(1.0, max(0.0, end)) for end in (value, value - half, value + half))))
+                readers[key] = _learned(setup, seen.public_images, having, self.simulations, rng)
+            found += shares_within(readers[key].read(seen), readers[key].half_width)
         return found
 
 
@@ -78,11 +73,6 @@ def _learned(setup: Setup, public: LabelledImages, having: Tensor, simulations: 
         return batch, torch.tensor([with_it / images], dtype=torch.float64)
 
     return learned_reader("learned-share", setup, drawn, simulations, rng)
-
-
-def _half_width(reader: UpdateReader) -> float:
-    missed = reader.left_out()[:, 0].abs().sort().values
-    return float(missed[min(len(missed), math.ceil(LEVEL * (len(missed) + 1))) - 1])
 
 
 PROPERTY_ATTACKS.add("learned-share", LearnedShare())
