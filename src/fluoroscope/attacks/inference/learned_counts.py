@@ -20,7 +20,10 @@ from fluoroscope.types import Capability, PrivateBatch
 
 @dataclass(frozen=True)
 class LearnedCounts:
-    """Adapts to any training and any defence of the client: what can be played can be learned from."""
+    """Adapts to any training and any defence of the client: what can be played can be learned from.
+
+    Each simulated round has a random half of the public images, of each class.
+    """
 
     needs: ClassVar[frozenset[Capability]] = SIMULATION | {Capability.UPDATE, Capability.PUBLIC_IMAGES}
 
@@ -63,7 +66,7 @@ def _learned(setup: Setup, simulations: int, rng: Generator) -> UpdateReader:
     mixes = even_mixes(simulations, setup.outputs, rng)
 
     def drawn(number: int) -> tuple[PrivateBatch, Tensor]:
-        chosen = dealt(places, whole_counts(mixes[number], setup.training.images).tolist(), rng)
+        chosen = dealt(halved(places, rng), whole_counts(mixes[number], setup.training.images).tolist(), rng)
         batch = PrivateBatch(public.images[chosen], public.labels[chosen], ("",) * len(chosen))
         return batch, batch.labels.bincount(minlength=setup.outputs) / len(batch)
 
@@ -92,6 +95,16 @@ def random_mix(places: list[Tensor], images: int, spread: float, rng: Generator)
     shares = gammas / gammas.sum()
     drawn = torch.multinomial(shares.clamp_min(1e-12), images, replacement=True, generator=rng)
     return dealt(places, drawn.bincount(minlength=len(places)).tolist(), rng)
+
+
+def halved(places: Sequence[Tensor], rng: Generator) -> list[Tensor]:
+    """A random half of each of these groups.
+
+    Halves differ as the public images do from all that they were drawn from: the mean over a half varies about that
+    over n as the latter does about the truth (McCarthy, Rev. ISI 1969, balanced half-samples). So what is learned from
+    rounds that were each played on another half is what does not depend on which patients a client has.
+    """
+    return [own[torch.randperm(len(own), generator=rng)][: -(-len(own) // 2)] for own in places]
 
 
 def dealt(places: Sequence[Tensor], counts: Sequence[int], rng: Generator) -> list[int]:

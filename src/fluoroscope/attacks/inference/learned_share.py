@@ -11,7 +11,7 @@ import torch
 from torch import Generator, Tensor
 
 from fluoroscope.attacks.common.setup import SIMULATION, Setup
-from fluoroscope.attacks.inference.learned_counts import dealt
+from fluoroscope.attacks.inference.learned_counts import dealt, halved
 from fluoroscope.attacks.inference.property import PROPERTY_ATTACKS, Share, shares_within
 from fluoroscope.attacks.inference.registry import Seen
 from fluoroscope.attacks.inference.update_reader import UpdateReader, learned_reader
@@ -28,9 +28,8 @@ class LearnedShare:
     """Adapts to any training and any defence of the client: what can be played can be learned from.
 
     The interval's half-width is the quantile of what was missed of simulated rounds that were left out in turn.
-    Each is played on a random half of the public patients, so that halves differ as the public images do from all that
-    they were drawn from: the mean over a half varies about that over n as the latter does about the truth (McCarthy,
-    Rev. ISI 1969, balanced half-samples). A client whose patients are of another kind is not covered by it.
+    Each is played on a random half of the public images, so that it holds what other patients would change (`halved`).
+    A client whose patients are of another kind is not covered by it.
     """
 
     needs: ClassVar[frozenset[Capability]] = SIMULATION | {Capability.UPDATE, Capability.PUBLIC_IMAGES}
@@ -67,8 +66,7 @@ def _learned(setup: Setup, public: LabelledImages, having: Tensor, simulations: 
         # Evenly over all shares, in random places of even steps: no share is left out by bad luck.
         share = (number + float(torch.rand(1, generator=rng))) / simulations
         with_it = round(share * images)
-        halves = [side[torch.randperm(len(side), generator=rng)][: -(-len(side) // 2)] for side in sides]
-        chosen = dealt(halves, (with_it, images - with_it), rng)
+        chosen = dealt(halved(sides, rng), (with_it, images - with_it), rng)
         batch = PrivateBatch(public.images[chosen], public.labels[chosen], ("",) * images)
         return batch, torch.tensor([with_it / images], dtype=torch.float64)
 

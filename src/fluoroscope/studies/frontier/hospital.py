@@ -77,7 +77,6 @@ class Hospital:
     stand_ins: int = 6
     """Held-out images of random mixes in the hospital's place: what an interval and a null are made of."""
     simulations: int = 36
-    """Rounds that the attacker plays for shares; twice as many for counts, which a tenth decides about."""
     canaries: int = 64
     """Of the hospital's 500 images, in each of `runs` rounds."""
     runs: int = 4
@@ -144,7 +143,7 @@ def _label_counts(case: _Case, rng: Generator) -> Result:
     told: dict[str, float | int] = {}
     curves = {"truth": (truth[:, -1] / images).tolist()}
     if isinstance(attack, LearnedCounts):
-        shares = replace(attack, simulations=2 * cell.simulations).shares(seen, rng)
+        shares = replace(attack, simulations=cell.simulations).shares(seen, rng)
         counts = torch.stack([whole_counts(torch.tensor([s.value for s in row]), images) for row in shares])
         last = [row[-1] for row in shares]
         told, ends = _intervals(last, truth[:, -1] / images)
