@@ -1,6 +1,5 @@
 """Attacks that guess who took part, whose image was trained on and how many have which label or property: no images."""
 
-from fluoroscope.attacks.inference import calibrated_counts as _calibrated_counts
 from fluoroscope.attacks.inference import learned_counts as _learned_counts
 from fluoroscope.attacks.inference import learned_share as _learned_share
 from fluoroscope.attacks.inference import lira as _lira
@@ -24,5 +23,5 @@ __all__ = [
     "Share",
 ]
 
-del _calibrated_counts, _learned_counts, _learned_share, _lira, _loss_threshold, _loss_trajectory, _participation
-del _restored_counts, _rmia, _source
+del _learned_counts, _learned_share, _lira, _loss_threshold, _loss_trajectory, _participation, _restored_counts
+del _rmia, _source

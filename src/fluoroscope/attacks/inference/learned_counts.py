@@ -10,6 +10,7 @@ from torch import Generator, Tensor
 
 from fluoroscope.attacks.common.setup import SIMULATION, Setup
 from fluoroscope.attacks.inference.label_counts import LABEL_COUNT_ATTACKS, by_class, whole_counts
+from fluoroscope.attacks.inference.property import Share, shares_within
 from fluoroscope.attacks.inference.registry import Seen
 from fluoroscope.attacks.inference.update_reader import UpdateReader, learned_reader
 from fluoroscope.digest import digest
@@ -19,7 +20,10 @@ from fluoroscope.types import Capability, PrivateBatch
 
 @dataclass(frozen=True)
 class LearnedCounts:
-    """Adapts to any training and any defence of the client: what can be played can be learned from."""
+    """Adapts to any training and any defence of the client: what can be played can be learned from.
+
+    Each simulated round has a random half of the public images, of each class.
+    """
 
     needs: ClassVar[frozenset[Capability]] = SIMULATION | {Capability.UPDATE, Capability.PUBLIC_IMAGES}
 
@@ -27,17 +31,32 @@ class LearnedCounts:
 
     def run(self, observations: Seen, rng: Generator) -> Tensor:
         """A row per observation. Those of one round and one training configuration are learned for once."""
+        return torch.stack(
+            [
+                whole_counts(reader.read(seen), Setup.of(seen).training.images)
+                for seen, reader in zip(observations, self._readers(observations, rng), strict=True)
+            ]
+        )
+
+    def shares(self, observations: Seen, rng: Generator) -> list[list[Share]]:
+        """A share per class and observation, with what was missed of 95 % of the simulated rounds as its interval."""
+        return [
+            shares_within(reader.read(seen), reader.half_width)
+            for seen, reader in zip(observations, self._readers(observations, rng), strict=True)
+        ]
+
+    def _readers(self, observations: Seen, rng: Generator) -> list[UpdateReader]:
         if self.simulations < 4:
             raise Misconfigured(f"learned-counts needs 4 simulations or more, not {self.simulations}.")
         readers: dict[str, UpdateReader] = {}
-        rows = []
+        found = []
         for seen in observations:
             setup = Setup.of(seen, self.needs, "learned-counts")
             key = digest(setup.state, setup.training, seen.public_images, seen.defence, sorted(seen.update or {}))
             if key not in readers:
                 readers[key] = _learned(setup, self.simulations, rng)
-            rows.append(whole_counts(readers[key].read(seen), setup.training.images))
-        return torch.stack(rows)
+            found.append(readers[key])
+        return found
 
 
 def _learned(setup: Setup, simulations: int, rng: Generator) -> UpdateReader:
@@ -47,7 +66,7 @@ def _learned(setup: Setup, simulations: int, rng: Generator) -> UpdateReader:
     mixes = even_mixes(simulations, setup.outputs, rng)
 
     def drawn(number: int) -> tuple[PrivateBatch, Tensor]:
-        chosen = dealt(places, whole_counts(mixes[number], setup.training.images).tolist(), rng)
+        chosen = dealt(halved(places, rng), whole_counts(mixes[number], setup.training.images).tolist(), rng)
         batch = PrivateBatch(public.images[chosen], public.labels[chosen], ("",) * len(chosen))
         return batch, batch.labels.bincount(minlength=setup.outputs) / len(batch)
 
@@ -76,6 +95,16 @@ def random_mix(places: list[Tensor], images: int, spread: float, rng: Generator)
     shares = gammas / gammas.sum()
     drawn = torch.multinomial(shares.clamp_min(1e-12), images, replacement=True, generator=rng)
     return dealt(places, drawn.bincount(minlength=len(places)).tolist(), rng)
+
+
+def halved(places: Sequence[Tensor], rng: Generator) -> list[Tensor]:
+    """A random half of each of these groups.
+
+    Halves differ as the public images do from all that they were drawn from: the mean over a half varies about that
+    over n as the latter does about the truth (McCarthy, Rev. ISI 1969, balanced half-samples). So what is learned from
+    rounds that were each played on another half is what does not depend on which patients a client has.
+    """
+    return [own[torch.randperm(len(own), generator=rng)][: -(-len(own) // 2)] for own in places]
 
 
 def dealt(places: Sequence[Tensor], counts: Sequence[int], rng: Generator) -> list[int]:

@@ -4,7 +4,6 @@ Property inference (Ateniese et al. 2015; in federated learning Melis et al., S&
 of their classifier, so that it answers with a share and an interval.
 """
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -12,15 +11,14 @@ import torch
 from torch import Generator, Tensor
 
 from fluoroscope.attacks.common.setup import SIMULATION, Setup
-from fluoroscope.attacks.inference.learned_counts import dealt
-from fluoroscope.attacks.inference.property import PROPERTY_ATTACKS, Share
+from fluoroscope.attacks.inference.learned_counts import dealt, halved
+from fluoroscope.attacks.inference.property import PROPERTY_ATTACKS, Share, shares_within
 from fluoroscope.attacks.inference.registry import Seen
 from fluoroscope.attacks.inference.update_reader import UpdateReader, learned_reader
 from fluoroscope.digest import digest
 from fluoroscope.errors import BadInput, Misconfigured
 from fluoroscope.types import Capability, LabelledImages, PrivateBatch
 
-LEVEL = 0.95
 _FEWEST = 19
 """Simulations below which no residual is as rare as 1 in 20."""
 
@@ -30,9 +28,8 @@ class LearnedShare:
     """Adapts to any training and any defence of the client: what can be played can be learned from.
 
     The interval's half-width is the quantile of what was missed of simulated rounds that were left out in turn.
-    Each is played on a random half of the public patients, so that halves differ as the public images do from all that
-    they were drawn from: the mean over a half varies about that over n as the latter does about the truth (McCarthy,
-    Rev. ISI 1969, balanced half-samples). A client whose patients are of another kind is not covered by it.
+    Each is played on a random half of the public images, so that it holds what other patients would change (`halved`).
+    A client whose patients are of another kind is not covered by it.
     """
 
     needs: ClassVar[frozenset[Capability]] = SIMULATION | {Capability.UPDATE, Capability.PUBLIC_IMAGES}
@@ -45,18 +42,15 @@ class LearnedShare:
             raise Misconfigured(
                 f"learned-share needs {_FEWEST} simulations or more for an interval of 95 %, not {self.simulations}."
             )
-        readers: dict[str, tuple[UpdateReader, float]] = {}
+        readers: dict[str, UpdateReader] = {}
         found = []
         for seen in observations:
             setup = Setup.of(seen, self.needs, "learned-share")
             assert seen.public_images is not None  # in `needs`
             key = digest(setup.state, setup.training, seen.public_images, seen.defence, sorted(seen.update or {}))
             if key not in readers:
-                reader = _learned(setup, seen.public_images, having, self.simulations, rng)
-                readers[key] = reader, _half_width(reader)
-            reader, half = readers[key]
-            value = float(reader.read(seen)[0])
-            found.append(Share(*(min(1.0, max(0.0, end)) for end in (value, value - half, value + half))))
+                readers[key] = _learned(setup, seen.public_images, having, self.simulations, rng)
+            found += shares_within(readers[key].read(seen), readers[key].half_width)
         return found
 
 
@@ -72,17 +66,11 @@ def _learned(setup: Setup, public: LabelledImages, having: Tensor, simulations: 
         # Evenly over all shares, in random places of even steps: no share is left out by bad luck.
         share = (number + float(torch.rand(1, generator=rng))) / simulations
         with_it = round(share * images)
-        halves = [side[torch.randperm(len(side), generator=rng)][: -(-len(side) // 2)] for side in sides]
-        chosen = dealt(halves, (with_it, images - with_it), rng)
+        chosen = dealt(halved(sides, rng), (with_it, images - with_it), rng)
         batch = PrivateBatch(public.images[chosen], public.labels[chosen], ("",) * images)
         return batch, torch.tensor([with_it / images], dtype=torch.float64)
 
     return learned_reader("learned-share", setup, drawn, simulations, rng)
-
-
-def _half_width(reader: UpdateReader) -> float:
-    missed = reader.left_out()[:, 0].abs().sort().values
-    return float(missed[min(len(missed), math.ceil(LEVEL * (len(missed) + 1))) - 1])
 
 
 PROPERTY_ATTACKS.add("learned-share", LearnedShare())

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Protocol
 
+import torch
 from torch import Generator, Tensor
 
 from fluoroscope.attacks.inference.registry import Seen
@@ -17,6 +18,12 @@ class Share:
     value: float
     low: float
     high: float
+
+
+def shares_within(values: Tensor, half_widths: Tensor) -> list[Share]:
+    """A share per value (k,), with half the width of its interval (k,); no share is below 0 or above 1."""
+    ends = torch.stack([values, values - half_widths, values + half_widths], 1).clamp(0, 1)
+    return [Share(*row) for row in ends.tolist()]
 
 
 class PropertyAttack(Protocol):

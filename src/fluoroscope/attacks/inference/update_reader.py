@@ -1,8 +1,7 @@
 """Numbers about a client, read off its update: a ridge regression, learned from rounds played on public images.
 
-What training does is not linear in what is asked: the last layer follows the log-odds of a class rather than its share.
-So the first reading tells which simulated rounds are like the client's, and the second is fitted to those alone (local
-regression: Cleveland, JASA 1979).
+Every array that is sent counts alike, however large it is, and numbers of a large one are taken by lot: what a class
+mix moves is spread over all layers. One straight line reads what bends, too, since there are more numbers than rounds.
 """
 
 import math
@@ -20,11 +19,9 @@ from fluoroscope.types import Observation, PrivateBatch, State
 
 PENALTIES = tuple(10.0**power for power in range(-6, 5))
 """Weights of the ridge, relative to the features' mean square."""
-SKETCH = 32
-"""Numbers that are kept of a layer other than the last."""
-NEAR = 0.5
-"""Of the simulated rounds, those that the second reading is fitted to; with few rounds more of them."""
-FEWEST_NEAR = 16
+LOOKED_AT = 256
+"""Numbers of an array other than the last layer. Sixteen times as many read no better."""
+LEVEL = 0.95
 
 Draw = Callable[[int], tuple[PrivateBatch, Tensor]]
 """From a simulation's number to the client's images in it and the numbers (k,) that are to be read."""
@@ -32,23 +29,22 @@ Draw = Callable[[int], tuple[PrivateBatch, Tensor]]
 
 @dataclass(frozen=True, eq=False)
 class UpdateFeatures:
-    """What is looked at: the last dense layer whole, its rows' sums, and a sketch of every other array that is sent."""
+    """What is looked at: the last dense layer's bias and row sums; or these, its weights and some of every array."""
 
     head: str | None
-    projections: Mapping[str, Tensor]
-    whole: bool
-    """Whether more than the last layer's bias and row sums is looked at."""
+    places: Mapping[str, Tensor]
+    """Which numbers of the other arrays; of none where the last layer alone is looked at."""
 
-    def of(self, update: State, before: State, after: State) -> Tensor:
-        """One row of features, float64."""
+    def of(self, update: State, before: State, after: State) -> list[Tensor]:
+        """An array of float64 per array that is looked at."""
         found = []
         if self.head is not None:
             weight, bias = update[self.head], update.get(f"{self.head.removesuffix('weight')}bias")
-            found += [weight.sum(1), *([] if bias is None else [bias]), *([weight.flatten()] if self.whole else [])]
-        if self.whole or self.head is None:
-            changes = {**update, **{name: after[name] - before[name] for name in after if name in before}}
-            found += [changes[name].flatten().double() @ rows for name, rows in self.projections.items()]
-        return torch.cat([part.double().cpu() for part in found])
+            found.append(torch.cat([weight.sum(1), *([] if bias is None else [bias])]))
+            found += [weight.flatten()] if self.places else []
+        changes = {**update, **{name: after[name] - before[name] for name in after if name in before}}
+        found += [changes[name].flatten()[chosen] for name, chosen in self.places.items()]
+        return [part.double().cpu() for part in found]
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,37 +72,20 @@ class UpdateReader:
     """From an update to numbers."""
 
     features: UpdateFeatures
-    rows: Tensor
-    """(rounds, features) that were simulated."""
-    targets: Tensor
-    """(rounds, k)."""
     fit: Fit
-    """To all of them."""
+    """To all rounds that were simulated."""
 
     def read(self, seen: Observation) -> Tensor:
-        """(k,), float64: by all simulated rounds, then by those that are nearest to the first reading."""
-        row = self.features.of(seen.update or {}, seen.buffers_before or {}, seen.buffers_after or {})
-        return self._near(self.fit(row), self.rows, self.targets)(row)
+        """(k,), float64."""
+        return self.fit(
+            torch.cat(self.features.of(seen.update or {}, seen.buffers_before or {}, seen.buffers_after or {}))
+        )
 
-    def left_out(self) -> Tensor:
-        """(rounds, k): what both readings miss of each simulated round, learned from all others."""
-        missed = []
-        for i, (row, target) in enumerate(zip(self.rows, self.targets, strict=True)):
-            others = torch.arange(len(self.rows)) != i
-            fit = self._near(target - self.fit.left_out[i], self.rows[others], self.targets[others])
-            missed.append(target - fit(row))
-        return torch.stack(missed)
-
-    @staticmethod
-    def _near(first: Tensor, rows: Tensor, targets: Tensor) -> Fit:
-        near = nearest(first, targets)
-        return ridge_left_one_out(rows[near], targets[near])
-
-
-def nearest(first: Tensor, targets: Tensor) -> Tensor:
-    """The places of the rounds whose targets are nearest to these (k,) values, by the sum of differences."""
-    count = min(len(targets), max(FEWEST_NEAR, math.ceil(NEAR * len(targets))))
-    return (targets - first).abs().sum(1).argsort(stable=True)[:count]
+    @property
+    def half_width(self) -> Tensor:
+        """(k,): what is missed of 95 % of the simulated rounds, each read by what was learned from the others."""
+        missed = self.fit.left_out.abs().sort(0).values
+        return missed[min(len(missed), math.ceil(LEVEL * (len(missed) + 1))) - 1]
 
 
 def learned_reader(attack: str, setup: Setup, draw: Draw, simulations: int, rng: Generator) -> UpdateReader:
@@ -116,7 +95,7 @@ def learned_reader(attack: str, setup: Setup, draw: Draw, simulations: int, rng:
     """
     seen = setup.observation
     looked_at = [_features(attack, seen, setup.outputs, whole, rng) for whole in (False, True)]
-    rows: list[list[Tensor]] = [[], []]
+    rows: list[list[list[Tensor]]] = [[], []]
     targets = []
     defence = told_defence(seen)
     for number in range(simulations):
@@ -126,21 +105,24 @@ def learned_reader(attack: str, setup: Setup, draw: Draw, simulations: int, rng:
             kind.append(each.of(sent.arrays, sent.buffers_before, sent.buffers_after or {}))
         targets.append(target)
     wanted = torch.stack(targets).double()
-    readers = [
-        UpdateReader(each, torch.stack(kind), wanted, ridge_left_one_out(torch.stack(kind), wanted))
-        for each, kind in zip(looked_at, rows, strict=True)
-    ]
+    readers = [UpdateReader(each, _fit(kind, wanted)) for each, kind in zip(looked_at, rows, strict=True)]
     return min(readers, key=lambda each: each.fit.error)
 
 
-def ridge_left_one_out(features: Tensor, targets: Tensor) -> Fit:
-    """Ridge regression of centred targets, its penalty by leaving one out.
+def _fit(rows: list[list[Tensor]], targets: Tensor) -> Fit:
+    sizes = torch.cat([torch.full((len(part),), float(len(part)), dtype=torch.float64) for part in rows[0]])
+    return ridge_left_one_out(torch.stack([torch.cat(row) for row in rows]), targets, sizes.rsqrt())
+
+
+def ridge_left_one_out(features: Tensor, targets: Tensor, weights: Tensor | None = None) -> Fit:
+    """Ridge regression of centred targets, its penalty by leaving one out; `weights` of the features, (features,).
 
     In the dual: with few simulations and many features the kernel is the small matrix. Of the fit K (K + l)^-1 = H the
     residual of a row that was left out is r_i / (1 - H_ii - 1/n), the 1/n for the mean.
     """
     centre, scale = features.mean(0), features.std(0)
     scale = torch.where(scale > 0, scale, torch.ones_like(scale))
+    scale = scale if weights is None else scale / weights
     x, mean = (features - centre) / scale, targets.mean(0)
     y = targets - mean
     kernel = x @ x.T
@@ -167,8 +149,7 @@ def _features(attack: str, seen: Observation, classes: int, whole: bool, rng: Ge
     others = {n: v for n, v in {**update, **buffers}.items() if n != head and v.is_floating_point()}
     if head is None and not others:
         raise Unsupported(f"{attack} was sent nothing that it could learn from: every array stayed at home.")
-    projections = {
-        name: torch.randn(value.numel(), min(SKETCH, value.numel()), generator=rng, dtype=torch.float64)
-        for name, value in others.items()
-    }
-    return UpdateFeatures(head, projections, whole)
+    if head is not None and not whole:
+        others = {}
+    places = {n: torch.randperm(v.numel(), generator=rng)[:LOOKED_AT] for n, v in others.items()}
+    return UpdateFeatures(head, places)

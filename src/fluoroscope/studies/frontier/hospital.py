@@ -7,9 +7,15 @@ from typing import Any, Literal
 import torch
 from torch import Generator, Tensor
 
-from fluoroscope.attacks.inference import INFERENCE_ATTACKS, LABEL_COUNT_ATTACKS, PROPERTY_ATTACKS, InferenceAttack
-from fluoroscope.attacks.inference.calibrated_counts import CalibratedCounts
+from fluoroscope.attacks.inference import (
+    INFERENCE_ATTACKS,
+    LABEL_COUNT_ATTACKS,
+    PROPERTY_ATTACKS,
+    InferenceAttack,
+    Share,
+)
 from fluoroscope.attacks.inference.gradient_alignment import GradientAlignment
+from fluoroscope.attacks.inference.label_counts import whole_counts
 from fluoroscope.attacks.inference.learned_counts import LearnedCounts, random_mix
 from fluoroscope.attacks.inference.learned_share import LearnedShare
 from fluoroscope.cells import CellContext, Result
@@ -122,53 +128,40 @@ class _Case:
 
 
 def _label_counts(case: _Case, rng: Generator) -> Result:
-    """The hospital's counts first, then those of the stand-ins."""
+    """The hospital's counts first, then those of the stand-ins; of an attack that has intervals, these too."""
     cell, task = case.cell, case.task
     attack = LABEL_COUNT_ATTACKS.get(cell.attack_name)
-    if isinstance(attack, CalibratedCounts):
-        return _over_rounds(case, attack, rng)
     own = case.seen(case.store.load(cell.round, VICTIM))
-    if isinstance(attack, LearnedCounts):
-        attack = replace(attack, simulations=cell.simulations)
-    else:
+    if not isinstance(attack, LearnedCounts):
         attack.run([own], rng)  # one that cannot read such an update says so before others are trained
     labels, test = task.images.batch.labels, torch.tensor(task.partition.test)
     classes = len(task.images.classes)
     others = case.others([test[labels[test] == c] for c in range(classes)])
-    counts = attack.run([own, *(seen for _, seen in others)], rng)
     batches = [case.victim, *(batch for batch, _ in others)]
     truth = torch.stack([batch.labels.bincount(minlength=classes) for batch in batches])
+    images, seen = len(case.victim), [own, *(seen for _, seen in others)]
+    told: dict[str, float | int] = {}
+    curves = {"truth": (truth[:, -1] / images).tolist()}
+    if isinstance(attack, LearnedCounts):
+        shares = replace(attack, simulations=cell.simulations).shares(seen, rng)
+        counts = torch.stack([whole_counts(torch.tensor([s.value for s in row]), images) for row in shares])
+        last = [row[-1] for row in shares]
+        told, ends = _intervals(last, truth[:, -1] / images)
+        curves |= ends
+    else:
+        counts = attack.run(seen, rng)
     assert task.public_images is not None
     public = task.public_images.labels.bincount(minlength=classes).double()
-    images = len(case.victim)
     found = _scored(counts / images, truth / images, public / public.sum(), rng)
     return Result(
         {
             **_errors(found, len(counts)),
             "guess": int(counts[0, -1]),
+            **told,
             "truth": int(truth[0, -1]),
             "off": float(((counts[0] - truth[0]).abs() / truth[0]).max()),
         },
-        curves={"truth": (truth[:, -1] / images).tolist(), "guess": (counts[:, -1] / images).tolist()},
-    )
-
-
-def _over_rounds(case: _Case, attack: CalibratedCounts, rng: Generator) -> Result:
-    """The hospital's counts from all of its rounds, with the attacker's own interval; stand-ins have no such rounds."""
-    mix = attack.over_rounds([case.seen(case.store.load(n, VICTIM)) for n in range(1, case.cell.round + 1)], rng)
-    images, guess, low, high = len(case.victim), *(float(ends[-1]) for ends in (mix.shares, mix.low, mix.high))
-    truth = case.victim.labels.bincount(minlength=len(mix.shares)).double() / images
-    return Result(
-        {
-            "error": float((mix.shares - truth).abs().mean()),
-            "guess": round(guess * images),
-            "guess_low": low,
-            "guess_high": high,
-            "truth": int(case.victim.labels.bincount()[-1]),
-            "off": float(((mix.shares - truth).abs() / truth).max()),
-            "cases": 1,
-        },
-        curves={"truth": [float(truth[-1])], "guess": [guess], "low": [low], "high": [high]},
+        curves={**curves, "guess": (counts[:, -1] / images).tolist()},
     )
 
 
@@ -192,23 +185,18 @@ def _share(case: _Case, rng: Generator) -> Result:
     prior = torch.tensor([float(mark.double().mean())])
     guessed, true = (torch.stack([1 - share, share], -1) for share in (guess, truth))
     found = _scored(guessed, true, torch.cat([1 - prior, prior]), rng)
-    inside = [share.low <= t <= share.high for share, t in zip(shares, truth.tolist(), strict=True)]
+    told, ends = _intervals(shares, truth)
     return Result(
-        {
-            **_errors(found, len(shares)),
-            "guess": shares[0].value,
-            "guess_low": shares[0].low,
-            "guess_high": shares[0].high,
-            "truth": float(truth[0]),
-            "covered": sum(inside) / len(inside),
-        },
-        curves={
-            "truth": truth.tolist(),
-            "guess": guess.tolist(),
-            "low": [share.low for share in shares],
-            "high": [share.high for share in shares],
-        },
+        {**_errors(found, len(shares)), "guess": shares[0].value, **told, "truth": float(truth[0])},
+        curves={"truth": truth.tolist(), "guess": guess.tolist(), **ends},
     )
+
+
+def _intervals(shares: list[Share], truth: Tensor) -> tuple[dict[str, float | int], dict[str, list[float]]]:
+    """The attacker's interval for the hospital and how often such intervals hold; and the ends of all of them."""
+    inside = [share.low <= t <= share.high for share, t in zip(shares, truth.tolist(), strict=True)]
+    measures = {"guess_low": shares[0].low, "guess_high": shares[0].high, "covered": sum(inside) / len(inside)}
+    return measures, {"low": [share.low for share in shares], "high": [share.high for share in shares]}
 
 
 def _property(case: _Case) -> Callable[[PrivateBatch], Tensor]:

@@ -10,21 +10,18 @@ from fluoroscope.studies.study import Row, Rows, Size, Study, enter
 
 ASKED: tuple[tuple[Asked, str, int], ...] = (
     ("label counts", "learned-counts", 1),
+    ("label counts", "restored-counts", 1),
+    ("prevalence", "learned-share", 1),
+    ("exposure", "learned-share", 1),
     ("membership", "loss", ROUNDS),
     ("membership", "trajectory", ROUNDS),
     ("membership", "rmia", ROUNDS),
     ("canaries", "trajectory", ROUNDS),
     ("canaries", "gradient-alignment", ROUNDS),
     ("membership", "lira", ROUNDS),
-    ("label counts", "restored-counts", 1),
-    ("prevalence", "learned-share", 1),
-    ("exposure", "learned-share", 1),
-    ("label counts", "learned-counts", ROUNDS),
-    ("label counts", "calibrated-counts", ROUNDS),
 )
-"""Counts and shares are asked of the first round, in which no model knows anybody's images yet, and counts of the last
-one too: there the hospital's images are fitted already, and those that the attacker simulates with are not. And of all
-rounds together, by what the models predict."""
+"""Counts and shares are asked of the first round, in which no model knows anybody's images yet: later the hospital's
+are fitted already, and those that the attacker simulates with are not."""
 _SCALE: dict[Size, Scale] = {"small": "small", "paper": "paper"}
 
 
