@@ -146,7 +146,7 @@ def _label_counts(case: _Case, rng: Generator) -> Result:
         shares = replace(attack, simulations=cell.simulations).shares(seen, rng)
         counts = torch.stack([whole_counts(torch.tensor([s.value for s in row]), images) for row in shares])
         last = [row[-1] for row in shares]
-        told, ends = _intervals(last, truth[:, -1] / images)
+        told, ends = _intervals(last, truth[:, -1] / images, images)
         curves |= ends
     else:
         counts = attack.run(seen, rng)
@@ -192,10 +192,13 @@ def _share(case: _Case, rng: Generator) -> Result:
     )
 
 
-def _intervals(shares: list[Share], truth: Tensor) -> tuple[dict[str, float | int], dict[str, list[float]]]:
-    """The attacker's interval for the hospital and how often such intervals hold; and the ends of all of them."""
+def _intervals(
+    shares: list[Share], truth: Tensor, of: int = 1
+) -> tuple[dict[str, float | int], dict[str, list[float]]]:
+    """The attacker's interval for the hospital, of so many images, and how often such intervals hold; and all ends."""
     inside = [share.low <= t <= share.high for share, t in zip(shares, truth.tolist(), strict=True)]
-    measures = {"guess_low": shares[0].low, "guess_high": shares[0].high, "covered": sum(inside) / len(inside)}
+    ends = {"guess_low": of * shares[0].low, "guess_high": of * shares[0].high}
+    measures = {**ends, "covered": sum(inside) / len(inside)}
     return measures, {"low": [share.low for share in shares], "high": [share.high for share in shares]}
 
 
