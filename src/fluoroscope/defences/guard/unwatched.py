@@ -62,10 +62,10 @@ def free(network: nn.Module, seen: Sequence[Seen], otherwise: Collection[str], p
             found[name] = Held((value,), rows)
         elif pixels >= LEAST and value.numel() % pixels == 0 and value.numel() >= LEAST * pixels:
             found[name] = Held((value,), value.numel() // pixels)
-        elif len(shape) == 1 and rows >= max(LEAST, pixels // 2):
+        elif len(shape) == 1 and rows >= LEAST:
             vectors.setdefault(rows, []).append((name, value))
-    for group in vectors.values():
-        if len(group) >= LEAST:
+    for rows, group in vectors.items():
+        if len(group) >= LEAST and max(rows, len(group)) >= pixels // 2:
             found[f"{group[0][0]} and {len(group) - 1} more"] = Held(tuple(value for _, value in group), len(group))
     return found
 
