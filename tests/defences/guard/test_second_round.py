@@ -14,7 +14,8 @@ from fluoroscope.data import Request, load
 from fluoroscope.defences.guard import History, inspect
 from fluoroscope.defences.guard.batches import batch
 from fluoroscope.defences.guard.gradient_shares import FEW, _of_few
-from fluoroscope.defences.guard.isolation import crowd
+from fluoroscope.defences.guard.drawn_apart import _emptied
+from fluoroscope.defences.guard.isolation import Crowd, crowd
 from fluoroscope.defences.guard.losses import losses
 from fluoroscope.defences.guard.products import products
 from fluoroscope.defences.guard.profile import prepared
@@ -72,6 +73,14 @@ def test_one_image_of_a_small_batch():
 def test_rows_of_one_image_are_told_apart():
     gradient = torch.tensor([[1.0, 1.0, 0.0], [0.0, 1.0, 0.0], [0.0, -1.0, 0.0]])
     assert crowd(gradient).alone == {0}
+
+
+def test_training_that_leaves_rows_to_one_image_puts_more_of_them_to_sleep():
+    then = Crowd(0.05, 0.2, frozenset(range(10)))
+    drawn = Crowd(0.07, 0.21, frozenset(range(34)))
+    trained = Crowd(0.07, 0.35, frozenset(range(34)))
+    assert _emptied(drawn, then, 400)
+    assert not _emptied(trained, then, 400)
 
 
 def test_a_long_chain_is_followed_to_its_bend():

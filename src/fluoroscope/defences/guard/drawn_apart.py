@@ -20,7 +20,7 @@ DRAWN, DRAWN_TIMES, DIED = 0.045, 1.5, 0.02
 """How much more than in the agreed network images keep rows to themselves, while no more rows than this died."""
 FAR, FAR_TIMES = 0.06, 1.6
 """The same, however many rows died: training that puts rows to sleep moves those left by half as much."""
-EMPTIED, EMPTIED_SIGMA = 0.035, 3.0
+EMPTIED, EMPTIED_SIGMA = 0.04, 3.0
 """Share of the rows that were several images' in the agreed network and are one's now, less those that went the other
 way: in all, and beyond what as many rows would do by chance. A few rows of a wide layer hardly move its mean."""
 AWOKEN, AWOKEN_SIGMA = 0.1, 2.5
@@ -68,7 +68,8 @@ def drawn_apart(found: Profile, agreed: Other) -> list[Reason]:
 def _emptied(now: Crowd, then: Crowd, rows: int) -> bool:
     """Whether rows have lost all images but one, row by row: the same rows on the same batch leave little to chance."""
     gone, come = len(now.alone - then.alone), len(then.alone - now.alone)
-    return gone - come >= max(EMPTIED * rows, EMPTIED_SIGMA * math.sqrt(gone + come), 1)
+    died = (now.asleep - then.asleep) * rows  # training leaves rows to one image, too, and puts more of them to sleep
+    return gone - come >= max(EMPTIED * rows, EMPTIED_SIGMA * math.sqrt(gone + come), died, 1)
 
 
 def combined(found: Profile, agreed: Other) -> list[Reason]:
