@@ -13,8 +13,8 @@ from torch import nn
 from fluoroscope.data import Request, load
 from fluoroscope.defences.guard import History, inspect
 from fluoroscope.defences.guard.batches import batch
-from fluoroscope.defences.guard.gradient_shares import FEW, _of_few
 from fluoroscope.defences.guard.drawn_apart import _emptied
+from fluoroscope.defences.guard.gradient_shares import FEW, _of_few
 from fluoroscope.defences.guard.isolation import Crowd, crowd
 from fluoroscope.defences.guard.losses import losses
 from fluoroscope.defences.guard.products import products

@@ -168,9 +168,10 @@ def _leak(product: Product, picture: Tensor | None, images: int, rng: torch.Gene
     rows = distinct([gradient.flatten(1) for gradient in product.gradients if gradient.shape[1] == 1])
     clear = 1.0 if product.pixels else recognisable(given, picture)
     together = max(map(crowd, rows), key=lambda each: each.concentration, default=None)
-    return Leak(
-        inputs, units, held, drawn(rows, given, images, rng, held), clear=clear, crowd=together, undone=product.undone
-    )
+    shares_ = drawn(rows, given, images, rng, held)
+    if inputs < LEAST:  # a short row is near to a mixture of few others by chance, in small batches
+        shares_ = {size: reading for size, reading in shares_.items() if size == max(shares_)}
+    return Leak(inputs, units, held, shares_, clear=clear, crowd=together, undone=product.undone)
 
 
 def _least(product: Product, picture: Tensor | None) -> int:
