@@ -15,7 +15,7 @@ from fluoroscope.defences.guard.isolation import Reading, crowd, own_row, tokens
 from fluoroscope.defences.guard.leak import FEWEST, LEAST, SHORTEST, SIZES, Leak, drawn, largest
 from fluoroscope.defences.guard.losses import losses, sizes
 from fluoroscope.defences.guard.products import Product, products
-from fluoroscope.defences.guard.unwatched import MOST_ALONE, Held, free, unwatched
+from fluoroscope.defences.guard.unwatched import Held, free, unwatched
 from fluoroscope.defences.guard.watch import Watch, watched
 from fluoroscope.rng import generator
 
@@ -25,8 +25,12 @@ MOST_KNOWN = 8
 """Tokens, up to which it is asked whether all but one are the same for every image."""
 MOST_APART = 4
 """Layers beside each other that are looked at: those whose rows have the fewest images."""
+MOST_SUMMED = 32
+"""Images whose own gradients are put together where several tokens of each add up in a row."""
 OVERLAPPING = 8
 """Share of the multiplications, as a divisor, for convolutions on few places: most networks of hospitals have some."""
+NOTHING_ELSE = 128
+"""Images whose own gradients are taken where there is nothing else to judge by."""
 SLIDING = 8
 """Images that are enough where every layer adds up over places."""
 
@@ -122,7 +126,7 @@ def _each_alone(network: nn.Module, batch: Batch, held: Mapping[str, Held], rng:
     Raises:
         ValueError: there is no such gradient either.
     """
-    leaks = unwatched(network, batch, held, MOST_IMAGES**2, rng)
+    leaks = unwatched(network, batch, held, MOST_IMAGES**2, rng, NOTHING_ELSE)
     if not leaks:
         raise ValueError("nothing that the network returns depends on its input")
     return Profile(leaks, 0.0, 1.0, batch.size)
@@ -134,7 +138,7 @@ def affordable(watch: Watch, images: int, free: bool = False) -> int:
     most = int(PRODUCTS / max(work, 1))
     behind = [s for s in watch.seen if not s.form.slides and (s is not watch.seen[-1] or len(s.weight) >= LEAST)]
     if all(seen.form.overlaps for seen in behind) and not free:
-        return max(FEWEST, min(most, SLIDING), min(most // OVERLAPPING, MOST_ALONE))
+        return max(FEWEST, min(most, SLIDING), min(most // OVERLAPPING, MOST_SUMMED))
     whole = any(len(seen.made) < 3 or math.prod(seen.made[2:]) == 1 for seen in behind)
     return max(SIZES[0][0] if whole else FEWEST, most)
 
@@ -186,7 +190,7 @@ def _summed(product: Product, picture: Tensor | None, images: int, rng: torch.Ge
     nothing = Leak(0 if given is None else given.shape[2], len(product.weight), 1.0, {})
     if given is None or len(given) != images or gradients.shape[:2] != given.shape[:2]:
         return nothing
-    count = min(images, MOST_ALONE)
+    count = min(images, MOST_SUMMED)
     if count * given[0].numel() * gradients.shape[2] > PRODUCTS:
         return nothing
     pairs = [own_row(back.T @ read) for back, read in zip(gradients[:count], given[:count], strict=True)]
