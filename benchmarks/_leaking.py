@@ -16,6 +16,8 @@ BEYOND, LITTLE = 1.5, "hardly more than what was agreed"
 """Times what the agreed network gives to the same reading."""
 PSNR = 20.0
 OWNS, SILENT = 0.9, 1e-3
+OFTEN, FEW = 0.25, 16
+"""Share of the batches of FEW images that one image owns: its gradient is nine times the length of all others' sum."""
 
 
 def leaks(case: Case, images: Tensor, labels: Tensor) -> str:
@@ -25,6 +27,8 @@ def leaks(case: Case, images: Tensor, labels: Tensor) -> str:
         return "owned" if owned(case.model, images) >= OWNS > owned(case.agreed, images) else ""
     if kind.startswith("silence") or kind.endswith(("silent", "dead", "minus", "minus-bias", "bias-1000")):
         return "silent" if silenced(case.model, case.agreed, images, labels) else ""
+    if kind.startswith("gate/"):
+        return "owned" if whose(case.model, images, labels) >= OFTEN > whose(case.agreed, images, labels) else ""
     needed = ENOUGH * len(images)
     if isinstance(case, Adaptive) and case.recover is not None:
         theirs = Adaptive("", case.agreed, case.agreed, case.honest or case.recover)
@@ -106,22 +110,33 @@ def owned(model: nn.Module, images: Tensor) -> float:
     """Cosine of a batch's gradient with that of its one image of a class, the largest over classes."""
     with torch.no_grad():
         classes = copy.deepcopy(model).train()(images[:4]).shape[1]
+    heads = sum(isinstance(m, nn.Linear) and m.out_features == classes for m in model.modules())
     most = 0.0
     for rare in range(min(classes, 5)):
         labels = torch.full((16,), (rare + 1) % classes)
         labels[0] = rare
         others = [c for c in range(classes) if c != rare]
         labels[1:] = torch.tensor([others[i % len(others)] for i in range(15)])
-        whole = _body(gradients(model, images[:16], labels))
-        without = _body(gradients(model, images[1:16], labels[1:])) * 15 / 16
+        whole = _body(gradients(model, images[:16], labels), heads)
+        without = _body(gradients(model, images[1:16], labels[1:]), heads) * 15 / 16
         own = whole - without
         most = max(most, float(F.cosine_similarity(whole, own, dim=0)))
     return most
 
 
-def _body(found: dict[str, Tensor]) -> Tensor:
-    """All but the last layer."""
-    return torch.cat([value.flatten() for value in list(found.values())[:-2]]).double()
+def whose(model: nn.Module, images: Tensor, labels: Tensor) -> float:
+    """Share of the small batches of which one image owns the gradient of all but the last layer."""
+    owned = []
+    for some, theirs in zip(images.split(FEW), labels.split(FEW), strict=True):
+        alone = [_body(gradients(model, some[i : i + 1], theirs[i : i + 1])) for i in range(len(some))]
+        whole = torch.stack(alone).sum(dim=0)
+        owned.append(any(float(one.norm()) >= OWNS * float(one.norm() + (whole - one).norm()) > 0 for one in alone))
+    return sum(owned) / len(owned)
+
+
+def _body(found: dict[str, Tensor], heads: int = 1) -> Tensor:
+    """All but the last layer, or as many as a head has."""
+    return torch.cat([value.flatten() for value in list(found.values())[: -2 * max(heads, 1)]]).double()
 
 
 def silenced(model: nn.Module, agreed: nn.Module, images: Tensor, labels: Tensor) -> bool:

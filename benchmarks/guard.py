@@ -23,6 +23,7 @@ from benchmarks._baselines import d_snr, improbable, leapt, off_course
 from benchmarks._combined import combined
 from benchmarks._crafted import Case
 from benchmarks._crafted_inside import crafted
+from benchmarks._further import further
 from benchmarks._held_out import held_out
 from benchmarks._honest import grown, honest, noised, pruned, quantised
 from benchmarks._hosts import hosts
@@ -85,6 +86,12 @@ def secretly(aux: dict[tuple[int, int], Tensor]) -> Iterator[Case]:
         rng = torch.Generator().manual_seed(SEED + number)
         labels = torch.randint(CLASSES, (96,), generator=rng)
         yield from combined(images[:96], labels, rng)
+
+
+def once_more(aux: dict[tuple[int, int], Tensor]) -> Iterator[Case]:
+    for number, images in enumerate(aux.values()):
+        torch.manual_seed(SEED + number)
+        yield from further(images[:96], torch.Generator().manual_seed(SEED + number))
 
 
 def misses(name: str, cases: Iterable[Case], aux: dict[tuple[int, int], Tensor]) -> None:
@@ -264,6 +271,7 @@ def main() -> None:
         "aside": lambda: misses("put aside", put_aside(aux), aux),
         "places": lambda: misses("in other places", elsewhere(aux), aux),
         "combined": lambda: misses("in secret combinations", secretly(aux), aux),
+        "further": lambda: misses("of a second round", once_more(aux), aux),
         "adaptive": lambda: misses("adaptive", adaptive(aux), aux),
         "published": lambda: misses("published and disguised", crafted(aux, SEED), aux),
         "monai": lambda: alarms("MONAI and odd parts", hospitals(aux)),

@@ -9,14 +9,14 @@ from benchmarks._leaking import leaks
 from torch import nn
 
 from fluoroscope.data import Request, load
-from fluoroscope.defences.guard import inspect
+from fluoroscope.defences.guard import inspect, unwatched
 from fluoroscope.defences.guard.batches import batch
 from fluoroscope.defences.guard.isolation import own_row
 from fluoroscope.defences.guard.losses import losses
 from fluoroscope.defences.guard.products import products
 from fluoroscope.defences.guard.profile import prepared
 from fluoroscope.defences.guard.undone import combinations
-from fluoroscope.defences.guard.unwatched import Held, _gradients, free
+from fluoroscope.defences.guard.unwatched import TOGETHER, Held, _gradients, free
 from fluoroscope.defences.guard.watch import watched
 from fluoroscope.errors import BadInput
 
@@ -147,8 +147,8 @@ class Series(nn.Module):
         return self.fc(self.norm(self.cell(x.flatten(1)[:, None])[0][:, 0]))
 
 
-@pytest.mark.parametrize("together", [12, 4])
-def test_every_images_own_gradient_adds_up_to_the_batchs(together):
+@pytest.mark.parametrize(("together", "multiplications"), [(12, 12 * TOGETHER), (4, 4 * 4)])
+def test_every_images_own_gradient_adds_up_to_the_batchs(together, multiplications):
     torch.manual_seed(0)
     model, given = prepared(Series()), torch.rand(12, 1, 8, 8, generator=rng())
     watch, _ = watched(model, batch(given))
@@ -157,12 +157,31 @@ def test_every_images_own_gradient_adds_up_to_the_batchs(together):
     assert "fc.weight" not in held
     weight = model.get_parameter("cell.weight_ih_l0").requires_grad_(True)
     parts = []
-    for _ in _gradients(model, batch(given), rng(), together):
+    for _ in _gradients(model, batch(given), rng(), multiplications):
         parts.append(held["cell.weight_ih_l0"].matrix().clone())
         weight.grad = None
     assert len(parts) == together  # BatchNorm refuses one image by itself: then as many as can be afforded together
     own = torch.autograd.grad(losses(model(given[:together]), together, rng()).sum(), weight)[0]
     assert torch.allclose(sum(parts), own, atol=1e-5)
+
+
+def test_small_batches_give_each_images_gradient_as_one_by_one(monkeypatch):
+    monkeypatch.setattr(unwatched, "losses", lambda out, images, rng: out.square().sum(1))  # no label is drawn
+    torch.manual_seed(0)
+    model = prepared(nn.Sequential(nn.Flatten(), nn.Linear(64, 20), nn.Tanh(), nn.Linear(20, 3)))
+    given = batch(torch.rand(2 * TOGETHER + 5, 1, 8, 8, generator=rng()))
+    weight = model.get_parameter("1.weight").requires_grad_(True)
+
+    def sizes(multiplications):
+        found = []
+        for _ in _gradients(model, given, rng(), multiplications):
+            found.append(float(weight.grad.norm()))
+            weight.grad = None
+        return torch.tensor(found)
+
+    together, alone = sizes(given.size * TOGETHER), sizes(given.size)
+    assert len(together) == len(alone) == given.size
+    assert torch.allclose(together, alone, rtol=1e-4)
 
 
 def test_arrays_of_any_shape_are_matrices():

@@ -32,9 +32,9 @@ class Batch:
 
     @property
     def picture(self) -> Tensor | None:
-        """The first input that is a picture, or numbers: what a reading is compared with."""
+        """The largest input of numbers: what a reading is compared with. A row of a table may stand before it."""
         found = [v for v in (*self.inputs, *self.named.values()) if isinstance(v, Tensor) and v.is_floating_point()]
-        return found[0] if found else None
+        return max(found, key=lambda value: value[:1].numel(), default=None)
 
     def first(self, count: int) -> "Batch":
         """The first images alone."""
@@ -109,7 +109,7 @@ def _tensor(value: Any) -> Any:  # noqa: ANN401
         value = torch.from_numpy(np.ascontiguousarray(value))
     if isinstance(value, Tensor):
         value = value.detach().cpu()
-        return value.float() if value.is_floating_point() else value
+        return value.float() if value.is_floating_point() or value.dtype == torch.uint8 else value  # bytes are pixels
     return value
 
 

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 MATRIX = frozenset(["matmul", "__matmul__", "mm", "bmm"])
-BIASED = frozenset(["addmm", "baddbmm", "addbmm", "addmv"])
+BIASED = frozenset(["addmm", "baddbmm", "addmv"])
 ELEMENTWISE = frozenset(["mul", "__mul__", "__rmul__", "multiply"])
 FEWEST_INPUTS = 16
 FEW_PLACES = 16
@@ -49,6 +49,8 @@ def contraction(
     func: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Contraction | None:
     """The product that a call is; None for any other function."""
+    if any(isinstance(value, Tensor) and value.is_complex() for value in args):
+        return None  # a convolution by way of frequencies: seen through every image's own gradient
     if name == "linear":
         x, w = _pick(args, kwargs, ("input", "weight"))
         return _dense(x, w, transposed=True)

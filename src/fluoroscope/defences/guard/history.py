@@ -15,7 +15,7 @@ from fluoroscope.defences.guard.verdict import Reason
 from fluoroscope.errors import BadInput
 
 MOST_ROUNDS = 200
-WATCHED = ("isolation", "tokens", "owned")
+WATCHED = ("isolation", "tokens", "owned", "owned of few")
 """Shares, of which more is worse."""
 JUMP, TREND = 0.25, 0.25
 """Of a share: against the round before, and against the first rounds."""
@@ -54,9 +54,9 @@ class History:
     def _jumps(self, now: Mapping[str, float]) -> list[Reason]:
         last, found = self.rounds[-1], []
         for name in WATCHED:
-            if _comparable(last, now) and now.get(name, 0.0) - last.get(name, 0.0) > JUMP:
-                what = f"the share '{name}' jumped from {last.get(name, 0.0):.0%} to {now[name]:.0%} in one round"
-                found.append(_reason("jump", what, {name: now[name], f"{name} before": last.get(name, 0.0)}))
+            if name in last and _comparable(last, now) and now.get(name, 0.0) - last[name] > JUMP:
+                what = f"the share '{name}' jumped from {last[name]:.0%} to {now[name]:.0%} in one round"
+                found.append(_reason("jump", what, {name: now[name], f"{name} before": last[name]}))
         if now.get("passed", 1.0) < SILENCED * last.get("passed", 0.0):
             found.append(_reason("jump", "next to no gradient passes it any more", {"passed": now["passed"]}))
         if now.get("class ratio", 1.0) > max(FISHED * last.get("class ratio", 1.0), 10.0):
@@ -64,12 +64,12 @@ class History:
         return found
 
     def _trends(self, now: Mapping[str, float]) -> list[Reason]:
-        alike = [each for each in self.rounds if _comparable(each, now)]
-        if len(alike) + 1 < FEWEST:
-            return []
         found = []
         for name in WATCHED:
-            values = [each.get(name, 0.0) for each in (*alike, now)]
+            # Rounds of an earlier version of the guard may lack a number.
+            values = [each[name] for each in (*self.rounds, now) if _comparable(each, now) and name in each]
+            if len(values) < FEWEST:
+                continue
             start = sorted(values[:FIRST])[FIRST // 2]
             steps = [b - a for a, b in pairwise(values) if a != b]
             rising = sum(step > 0 for step in steps) / max(len(steps), 1)

@@ -26,6 +26,8 @@ MOST_PAIRED, MOST_PAIRED_TOKENS = 160, 512
 FEWEST_TOKENS, FEWEST_ROWS = 16, 8
 ASLEEP = 1e-20
 """Of the largest row: below, a row has no gradient. A row may speak softly, and be read all the same."""
+MOSTLY = 0.5
+"""Of the inverse participation ratio of a row, from which on it is one image's."""
 COMMON = 3
 """Images that must cancel in a difference: the proportion of two rows is always right for one."""
 
@@ -93,6 +95,8 @@ class Crowd:
     share every row alike, 1 where each row has one image. A dead row gives nothing away, and counts as 0."""
     asleep: float
     """Share of the rows that no image wakes."""
+    alone: frozenset[int]
+    """The rows of which one image has most."""
 
 
 def crowd(gradient: Tensor) -> Crowd:
@@ -101,7 +105,10 @@ def crowd(gradient: Tensor) -> Crowd:
     largest = rows.amax(dim=1)
     alive = torch.isfinite(largest) & (largest > ASLEEP * largest.max())
     shares = rows[alive] / rows[alive].sum(dim=1, keepdim=True)
-    return Crowd(float(shares.square().sum()) / max(len(rows), 1), 1 - float(alive.double().mean()))
+    each = torch.zeros(len(rows), dtype=torch.double)
+    each[alive] = shares.square().sum(dim=1)
+    own = frozenset((each > MOSTLY).nonzero().flatten().tolist())
+    return Crowd(float(each.sum()) / max(len(rows), 1), 1 - float(alive.double().mean()), own)
 
 
 def distances(given: Tensor) -> Tensor:

@@ -10,8 +10,8 @@ from fluoroscope.defences.guard.isolation import NOTHING, Crowd, Reading, read
 
 SIZES = ((16, 4), (32, 3), (64, 2), (128, 1))
 """Images in a batch, and how many such batches are drawn: bins for few images show with few."""
-FEWEST, LEAST = 4, 16
-"""Images that go through any network, and inputs of a layer that can hold a picture."""
+FEWEST, LEAST, SHORTEST = 4, 16, 4
+"""Images that go through any network, inputs of a layer that can hold a picture, and values of a row of a table."""
 
 
 class Leak(NamedTuple):

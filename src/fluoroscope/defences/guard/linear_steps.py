@@ -127,6 +127,10 @@ STRAIGHT = 1e-4
 zero, a hyperbolic tangent of what is small. A server that mixes units before it undoes the mixing behind it."""
 
 
+HARDLY = 0.03
+"""The same, below which what follows may be undone all the same: what is left is noise in a picture."""
+
+
 @dataclass(frozen=True, eq=False)
 class Lines:
     """The best line through what went into each unit and what came out of it."""
@@ -144,9 +148,9 @@ class Lines:
 
 def lines(given: Tensor, made: object) -> Lines | None:
     """Of a dense layer's units, (images, units); None for anything else."""
-    if not isinstance(made, Tensor) or made is given or made.shape != given.shape or len(given) < 3:
+    if not isinstance(made, Tensor) or made is given or made.shape != given.shape or given.ndim < 2:
         return None
-    if given.ndim < 2 or given[0].numel() != given.shape[1]:
+    if len(given) < 3 or given[0].numel() != given.shape[1] or given.is_complex() or made.is_complex():
         return None
     x, y = (value.detach().double().flatten(1) for value in (given, made))
     x, y = x - x.mean(dim=0), y - y.mean(dim=0)
@@ -155,10 +159,10 @@ def lines(given: Tensor, made: object) -> Lines | None:
     return Lines(slope, (y - slope * x).square().sum(dim=0), y.square().sum(dim=0))
 
 
-def straight(given: Tensor, made: object) -> bool:
-    """Whether the units of a dense layer came out on lines: then nothing was bent on this batch."""
+def straight(given: Tensor, made: object, least: float = STRAIGHT) -> bool:
+    """Whether the units of a dense layer came out on lines, but for so much: then nothing was bent on this batch."""
     found = lines(given, made)
     if found is None:
         return False
     left, whole = found.left.sum(), found.whole.sum()
-    return bool(whole > 0) and bool(left <= STRAIGHT * whole)
+    return bool(whole > 0) and bool(left <= least * whole)

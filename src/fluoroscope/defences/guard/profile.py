@@ -1,7 +1,7 @@
 """What a server could read out of the gradient of one batch: the numbers that the guard judges by."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -9,12 +9,13 @@ from torch import Tensor, nn
 
 from fluoroscope.defences.guard.batches import MOST_IMAGES, Batch
 from fluoroscope.defences.guard.copied import copied
+from fluoroscope.defences.guard.gradient_shares import class_ratio, shares
 from fluoroscope.defences.guard.held import holds, recognisable, varies
 from fluoroscope.defences.guard.isolation import Reading, crowd, own_row, tokens
-from fluoroscope.defences.guard.leak import FEWEST, LEAST, SIZES, Leak, drawn, largest
+from fluoroscope.defences.guard.leak import FEWEST, LEAST, SHORTEST, SIZES, Leak, drawn, largest
 from fluoroscope.defences.guard.losses import losses, sizes
 from fluoroscope.defences.guard.products import Product, products
-from fluoroscope.defences.guard.unwatched import MOST_ALONE, free, unwatched
+from fluoroscope.defences.guard.unwatched import Held, free, unwatched
 from fluoroscope.defences.guard.watch import Watch, watched
 from fluoroscope.rng import generator
 
@@ -24,8 +25,12 @@ MOST_KNOWN = 8
 """Tokens, up to which it is asked whether all but one are the same for every image."""
 MOST_APART = 4
 """Layers beside each other that are looked at: those whose rows have the fewest images."""
+MOST_SUMMED = 32
+"""Images whose own gradients are put together where several tokens of each add up in a row."""
 OVERLAPPING = 8
 """Share of the multiplications, as a divisor, for convolutions on few places: most networks of hospitals have some."""
+NOTHING_ELSE = 128
+"""Images whose own gradients are taken where there is nothing else to judge by."""
 SLIDING = 8
 """Images that are enough where every layer adds up over places."""
 
@@ -42,6 +47,8 @@ class Profile:
     images: int
     class_ratio: float = 1.0
     """How much larger the gradient of the one class that gets most is than that of the next."""
+    owned_of_few: float = 0.0
+    """The largest share that one image has in a small batch, on the mean."""
 
     def numbers(self) -> dict[str, float]:
         """What is kept of it from round to round."""
@@ -51,10 +58,15 @@ class Profile:
             "sparse rows": max((reading.rows for reading in whole), default=0.0),
             "tokens": max((leak.tokens for leak in self.leaks.values()), default=0.0),
             "owned": self.owned,
+            "owned of few": self.owned_of_few,
             "passed": self.passed,
             "class ratio": self.class_ratio,
             "images": float(self.images),
         }
+
+
+Other = Callable[[], Profile | None]
+"""Of a network that is looked at only where that decides."""
 
 
 def prepared(network: nn.Module) -> nn.Module:
@@ -86,13 +98,15 @@ def profile(network: nn.Module, batch: Batch, seed: int = 0) -> Profile:
         if batch.size > few.size:
             watch, out = watched(network, batch)
     each = losses(out, batch.size, rng)
-    if each is None or not each.requires_grad:
-        raise ValueError("nothing that the network returns depends on its input")
-    if not watch.seen:
-        return Profile(unwatched(network, batch, hidden, MOST_IMAGES**2, rng), 0.0, 1.0, batch.size)
+    if each is None or not each.requires_grad or not watch.seen:
+        return _each_alone(network, batch, hidden, rng)
     total = (each / sizes(each, out)).sum()
+    ratio = class_ratio(watch, watch.seen[-1].form.matrix(watch.seen[-1].weight), out)
     last, first = watch.seen[-1], watch.seen[0]
-    found = products(watch, total, batch.size, lambda seen: seen is first or seen is last or not seen.form.slides)
+    try:
+        found = products(watch, total, batch.size, lambda seen: seen is first or seen is last or not seen.form.slides)
+    except (RuntimeError, IndexError):  # a product that is called as nobody foresaw
+        return _each_alone(network, batch, free(network, (), (), pixels), rng)
     leaks: dict[str, Leak] = {}
     picture = batch.picture
     for product in found:
@@ -102,7 +116,20 @@ def profile(network: nn.Module, batch: Batch, seed: int = 0) -> Profile:
             leaks[f"{product.name}#{len(leaks)}" if product.name in leaks else product.name] = leak
     work = sum(seen.form.work for seen in watch.seen) / batch.size
     leaks |= unwatched(network, batch, hidden, max(PRODUCTS / max(3 * work, 1), SLIDING), rng)
-    return Profile(leaks, *_passed(found, batch.size), batch.size, class_ratio(found[-1], out))
+    own = shares(found, batch.size, rng)
+    return Profile(leaks, own.owned, own.passed, batch.size, ratio, own.owned_of_few)
+
+
+def _each_alone(network: nn.Module, batch: Batch, held: Mapping[str, Held], rng: torch.Generator) -> Profile:
+    """What can be said where no product can be followed, as behind a detached input: by every image's own gradient.
+
+    Raises:
+        ValueError: there is no such gradient either.
+    """
+    leaks = unwatched(network, batch, held, MOST_IMAGES**2, rng, NOTHING_ELSE)
+    if not leaks:
+        raise ValueError("nothing that the network returns depends on its input")
+    return Profile(leaks, 0.0, 1.0, batch.size)
 
 
 def affordable(watch: Watch, images: int, free: bool = False) -> int:
@@ -111,7 +138,7 @@ def affordable(watch: Watch, images: int, free: bool = False) -> int:
     most = int(PRODUCTS / max(work, 1))
     behind = [s for s in watch.seen if not s.form.slides and (s is not watch.seen[-1] or len(s.weight) >= LEAST)]
     if all(seen.form.overlaps for seen in behind) and not free:
-        return max(FEWEST, min(most, SLIDING), min(most // OVERLAPPING, MOST_ALONE))
+        return max(FEWEST, min(most, SLIDING), min(most // OVERLAPPING, MOST_SUMMED))
     whole = any(len(seen.made) < 3 or math.prod(seen.made[2:]) == 1 for seen in behind)
     return max(SIZES[0][0] if whole else FEWEST, most)
 
@@ -140,14 +167,21 @@ def _leak(product: Product, picture: Tensor | None, images: int, rng: torch.Gene
         return _summed(product, picture, images, rng)._replace(tokens=alone)
     given = product.given[:, 0]
     held = 1.0 if product.pixels else holds(given, picture)
-    if inputs < LEAST or held == 0 or not varies(given):
+    if inputs < _least(product, picture) or held == 0 or not varies(given):
         return None
     rows = distinct([gradient.flatten(1) for gradient in product.gradients if gradient.shape[1] == 1])
     clear = 1.0 if product.pixels else recognisable(given, picture)
     together = max(map(crowd, rows), key=lambda each: each.concentration, default=None)
-    return Leak(
-        inputs, units, held, drawn(rows, given, images, rng, held), clear=clear, crowd=together, undone=product.undone
-    )
+    shares_ = drawn(rows, given, images, rng, held)
+    if inputs < LEAST:  # a short row is near to a mixture of few others by chance, in small batches
+        shares_ = {size: reading for size, reading in shares_.items() if size == max(shares_)}
+    return Leak(inputs, units, held, shares_, clear=clear, crowd=together, undone=product.undone)
+
+
+def _least(product: Product, picture: Tensor | None) -> int:
+    """Inputs that a layer must have to count: a patient's whole row of a table counts, however short it is."""
+    whole = LEAST if picture is None or picture.ndim != 2 else picture.shape[1]
+    return max(SHORTEST, min(LEAST, whole)) if product.pixels else LEAST
 
 
 def _summed(product: Product, picture: Tensor | None, images: int, rng: torch.Generator) -> Leak:
@@ -156,7 +190,7 @@ def _summed(product: Product, picture: Tensor | None, images: int, rng: torch.Ge
     nothing = Leak(0 if given is None else given.shape[2], len(product.weight), 1.0, {})
     if given is None or len(given) != images or gradients.shape[:2] != given.shape[:2]:
         return nothing
-    count = min(images, MOST_ALONE)
+    count = min(images, MOST_SUMMED)
     if count * given[0].numel() * gradients.shape[2] > PRODUCTS:
         return nothing
     pairs = [own_row(back.T @ read) for back, read in zip(gradients[:count], given[:count], strict=True)]
@@ -184,28 +218,6 @@ def distinct(gradients: list[Tensor]) -> list[Tensor]:
     return kept
 
 
-def _passed(found: list[Product], images: int) -> tuple[float, float]:
-    first, last = found[0].gradients, found[-1].gradients
-    if not first or not last or len(first[0]) != images or found[0] is found[-1]:
-        return 0.0, 1.0
-    energy = first[0].double().flatten(1).square().sum(dim=1)
-    whole, out = float(energy.sum()), float(last[0].double().square().sum())
-    return float(energy.max()) / whole if whole > 0 else 0.0, math.sqrt(whole / out) if out > 0 else 1.0
-
-
-def class_ratio(last: Product, out: object) -> float:
-    """Largest over next largest gradient that a label gives to the features, root mean square over the images."""
-    if not isinstance(out, Tensor) or out.ndim != 2 or out.shape[1] < 3 or len(last.weight) != out.shape[1]:
-        return 1.0
-    weight = last.weight.double()
-    chance = out.detach().double().softmax(dim=1)
-    products_ = weight @ weight.T
-    mixed = chance @ products_
-    energy = (mixed * chance).sum(dim=1, keepdim=True) - 2 * mixed + products_.diagonal()
-    largest = energy.clamp_min(0).mean(dim=0).sqrt().sort(descending=True).values
-    return float(largest[0] / largest[1].clamp_min(1e-30)) if float(largest[0]) > 0 else 1.0
-
-
 def most(profiles: Sequence[Profile]) -> Profile:
     """The largest that any of several shows."""
     leaks = {}
@@ -216,7 +228,8 @@ def most(profiles: Sequence[Profile]) -> Profile:
             each = [other.shares[size] for other in beside if size in other.shares]
             shares[size] = Reading(max(r.alone for r in each), max(r.apart for r in each), max(r.rows for r in each))
         leaks[name] = leak._replace(shares=shares, tokens=max(other.tokens for other in beside))
-    return replace(profiles[0], leaks=leaks, owned=max(other.owned for other in profiles))
+    owned, of_few = max(other.owned for other in profiles), max(other.owned_of_few for other in profiles)
+    return replace(profiles[0], leaks=leaks, owned=owned, owned_of_few=of_few)
 
 
 def twin(network: nn.Module, seed: int = 0) -> nn.Module:

@@ -18,8 +18,11 @@ from fluoroscope.defences.guard.leak import FEWEST, LEAST, Leak, drawn
 from fluoroscope.defences.guard.losses import losses
 from fluoroscope.defences.guard.watch import Seen
 
-MOST_UNWATCHED, MOST_ALONE = 2 * 10**8, 32
-"""Values of all gradients that are taken image by image; and images of these."""
+MOST_UNWATCHED, MOST_ALONE = 2 * 10**8, 64
+"""Values of all gradients that are taken image by image; and images of these. Of fewer, an honest layer with many rows
+asleep shows as many as bins do."""
+TOGETHER = 16
+"""Images that go through together, of which each one's own gradient is taken: what one costs grows with them."""
 LARGEST = 10**8
 """Values in all, up to which a few images are taken whatever it costs."""
 
@@ -62,10 +65,10 @@ def free(network: nn.Module, seen: Sequence[Seen], otherwise: Collection[str], p
             found[name] = Held((value,), rows)
         elif pixels >= LEAST and value.numel() % pixels == 0 and value.numel() >= LEAST * pixels:
             found[name] = Held((value,), value.numel() // pixels)
-        elif len(shape) == 1 and rows >= max(LEAST, pixels // 2):
+        elif len(shape) == 1 and rows >= LEAST:
             vectors.setdefault(rows, []).append((name, value))
-    for group in vectors.values():
-        if len(group) >= LEAST:
+    for rows, group in vectors.items():
+        if len(group) >= LEAST and max(rows, len(group)) >= pixels // 2:
             found[f"{group[0][0]} and {len(group) - 1} more"] = Held(tuple(value for _, value in group), len(group))
     return found
 
@@ -78,7 +81,12 @@ def _few_places(seen: Seen, pixels: int) -> bool:
 
 
 def unwatched(
-    network: nn.Module, batch: Batch, held: Mapping[str, Held], multiplications: float, rng: torch.Generator
+    network: nn.Module,
+    batch: Batch,
+    held: Mapping[str, Held],
+    multiplications: float,
+    rng: torch.Generator,
+    images: int = MOST_ALONE,
 ) -> dict[str, Leak]:
     """What these arrays give away.
 
@@ -88,22 +96,22 @@ def unwatched(
         held: the arrays, from `free`.
         multiplications: how many passes of one image can be afforded.
         rng: draws labels and smaller batches.
+        images: at most so many are taken.
 
     Raises:
         ValueError: no image's own gradient can be had.
     """
     values = {id(value): value for each in held.values() for value in each.values}
     kept = sum(value.numel() for value in values.values())
-    most = min(MOST_ALONE, max(MOST_UNWATCHED // max(kept, 1), FEWEST if kept <= LARGEST else 0), batch.size)
-    together = int(math.sqrt(max(multiplications, 0)))
-    few = batch.first(min(most, max(together, int(multiplications))))
+    most = min(images, max(MOST_UNWATCHED // max(kept, 1), FEWEST if kept <= LARGEST else 0), batch.size)
+    few = batch.first(min(most, max(FEWEST, int(multiplications))))
     if not held or few.size < FEWEST:
         return {}
     for value in values.values():
         value.requires_grad_(True)
     rows: dict[str, list[tuple[Tensor, Tensor]]] = {}
     try:
-        for _ in _gradients(network, few, rng, together):
+        for _ in _gradients(network, few, rng, multiplications):
             for name, each in held.items():
                 gradient = each.matrix()
                 if gradient is not None:
@@ -125,8 +133,8 @@ def unwatched(
     return leaks
 
 
-def _gradients(network: nn.Module, few: Batch, rng: torch.Generator, most: int) -> Iterator[None]:
-    """Every image's own gradient in turn, in `grad`: of the batch that it is in, or by itself where that costs less.
+def _gradients(network: nn.Module, few: Batch, rng: torch.Generator, multiplications: float) -> Iterator[None]:
+    """Every image's own gradient in turn, in `grad`: of the small batch that it is in, or by itself where that is dear.
 
     By `backward`, which passes through checkpoints of any kind. A network may do otherwise with one image than with
     many, and a norm over the batch cannot do with one.
@@ -135,9 +143,9 @@ def _gradients(network: nn.Module, few: Batch, rng: torch.Generator, most: int) 
         network: whose arrays require gradients.
         few: the images.
         rng: draws labels.
-        most: images that can be afforded as one batch.
+        multiplications: how many passes of one image can be afforded.
     """
-    if most < few.size:
+    if multiplications < few.size * TOGETHER:
         try:
             for i in range(few.size):
                 each = _losses(network, few.at(torch.tensor([i])), rng)
@@ -149,11 +157,12 @@ def _gradients(network: nn.Module, few: Batch, rng: torch.Generator, most: int) 
         except (RuntimeError, ValueError):  # norms over a batch want more than one image
             for value in network.parameters():
                 value.grad = None
-            few = few.first(max(FEWEST, most))
-    each = _losses(network, few, rng)
-    for i in range(few.size):
-        torch.autograd.backward(each[i], retain_graph=True)
-        yield
+            few = few.first(max(FEWEST, int(math.sqrt(max(multiplications, 0)))))
+    for part in torch.tensor_split(torch.arange(few.size), max(1, few.size // TOGETHER)):
+        each = _losses(network, few.at(part), rng)
+        for i in range(len(part)):
+            torch.autograd.backward(each[i], retain_graph=True)
+            yield
 
 
 def _losses(network: nn.Module, some: Batch, rng: torch.Generator) -> Tensor:

@@ -17,11 +17,12 @@ from torch.overrides import TorchFunctionMode
 
 from fluoroscope.defences.guard.batches import Batch
 from fluoroscope.defences.guard.contraction import Contraction, contraction
-from fluoroscope.defences.guard.linear_steps import AFFINE, LINEAR, straight
+from fluoroscope.defences.guard.linear_steps import AFFINE, HARDLY, LINEAR, straight
 from fluoroscope.defences.guard.undone import Straight, straight_units
 
-MOST_BENDS = 4
-"""Places where a product's values may bend that are looked at."""
+MOST_BENDS, LONGEST = 4, 16
+"""Places where a product's values may bend that are looked at; and products behind each other that bend nowhere."""
+MOST_DROPPED = 0.5
 
 
 @dataclass(eq=False)
@@ -91,7 +92,7 @@ class Watch(TorchFunctionMode):
                 return out.detach().requires_grad_() if torch.is_grad_enabled() else out
             self._constant(name, tensors, out)
             return out
-        if "dropout" in name and args and isinstance(args[0], Tensor):
+        if "dropout" in name and args and isinstance(args[0], Tensor) and _keeps_most(args, kwargs):
             return args[0]  # what is left out differs from run to run, and hides nothing on the average
         form = contraction(func, name, args, kwargs)
         bends = self._bending(name, tensors, data, form)
@@ -145,6 +146,7 @@ class Watch(TorchFunctionMode):
         if not differentiable:
             return
         linear = bool(bends) and len(data) == 1 and straight(data[0], out)
+        passing = [v for v in data if bends and self._about(v).products and straight(v, out, HARDLY)]
         for number, edge, shape in () if linear else bends:
             self.seen[number].bends.append((edge, shape))
         learnt = any(self._about(value).learnt for value in data)
@@ -168,17 +170,19 @@ class Watch(TorchFunctionMode):
             before = self._about(form.given).straight
             if before is not None and form.matrix(form.weight).shape[1] == len(before.slope):
                 self.seen[before.product].behind.append((len(self.seen) - 1, before.slope))
-            self._set(out, _Made(products=(*inherited[-MOST_BENDS:], len(self.seen) - 1), learnt=True))
+            self._set(out, _Made(products=(*inherited[-LONGEST:], len(self.seen) - 1), learnt=True))
             return
         keeps = linear or name in LINEAR or (name in AFFINE and len(data) == 1)
         if name in AFFINE and len(data) > 1 and name.strip("_").rstrip("_") in ("add", "radd", "iadd", "sub", "isub"):
             keeps = True  # a sum is linear in both
         for value in tensors:
             self.otherwise |= self._about(value).leaves if not value.requires_grad else frozenset()
-        products = tuple(dict.fromkeys(p for value in data for p in self._about(value).products)) if keeps else ()
+        # A bend of several steps, x / (1 + |x|), may hardly bend what goes into it either.
+        kept = data if keeps else passing
+        products = tuple(dict.fromkeys(p for value in kept for p in self._about(value).products))
         weights = any(self._about(value).leaves for value in tensors if not value.requires_grad)
         learnt = learnt or (weights and name in AFFINE)
-        self._set(out, _Made(products=products[-2 * MOST_BENDS :], learnt=learnt, straight=straight_))
+        self._set(out, _Made(products=products[-2 * LONGEST :], learnt=learnt, straight=straight_))
 
     def _straight(
         self, data: list[Tensor], bends: list[tuple[int, GradientEdge, tuple[int, ...]]], out: object
@@ -191,6 +195,12 @@ class Watch(TorchFunctionMode):
         known = self._about(data[0]).straight
         same = known is not None and out.numel() == data[0].numel() and torch.equal(out.flatten(), data[0].flatten())
         return known if same else None
+
+
+def _keeps_most(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether a dropout leaves most values: one that leaves few decides which image a row sees, as bins do."""
+    share = kwargs.get("p", args[1] if len(args) > 1 else 0.5)
+    return not isinstance(share, float) or share <= MOST_DROPPED
 
 
 def _opened(func: Any) -> Callable[..., Any] | None:  # noqa: ANN401

@@ -1,0 +1,117 @@
+"""Rows that were moved towards single images from the agreed network, by less than shows in what can be read."""
+
+import math
+
+from fluoroscope.defences.guard.isolation import Crowd
+from fluoroscope.defences.guard.leak import Leak
+from fluoroscope.defences.guard.profile import Other, Profile
+from fluoroscope.defences.guard.verdict import Reason
+
+READABLE, MORE = 0.08, 1.15
+"""Share of a large batch that has to be read where rows were drawn apart, and how often the agreed network's."""
+READABLE_FEW, FAR_FEW = 0.11, 3.0
+"""Share of a small batch, where rows were awoken, or an image's share of a row grew so many times: a model may be made
+for few images."""
+COMBINED, COMBINED_TIMES, GATED = 0.2, 1.3, 0.045
+"""Shares of all batches, added up, that have to be read of combinations of rows; how often the agreed network's; and
+an image's share of such a row. Honest networks show some images in combinations, and more as they are trained, but
+all images go into each; those of a gate are few."""
+DRAWN, DRAWN_TIMES, DIED = 0.045, 1.5, 0.02
+"""How much more than in the agreed network images keep rows to themselves, while no more rows than this died."""
+FAR, FAR_TIMES = 0.06, 1.6
+"""The same, however many rows died: training that puts rows to sleep moves those left by half as much."""
+EMPTIED, EMPTIED_SIGMA = 0.04, 3.0
+"""Share of the rows that were several images' in the agreed network and are one's now, less those that went the other
+way: in all, and beyond what as many rows would do by chance. A few rows of a wide layer hardly move its mean."""
+AWOKEN, AWOKEN_SIGMA = 0.1, 2.5
+"""Share of the rows that no image woke in the agreed network and some wake now, in all and beyond chance."""
+
+
+def drawn_apart(found: Profile, agreed: Other) -> list[Reason]:
+    """Rows that were moved towards single images from the agreed network, by less than shows in what can be read.
+
+    Training puts rows to sleep, and those left may have fewer images each. It does not wake them: a row that no image
+    wakes has no gradient.
+    """
+    readable = {
+        name: leak
+        for name, leak in found.leaks.items()
+        if not leak.undone and (_large(leak) >= READABLE or _few(leak) >= READABLE_FEW)
+    }
+    known = agreed() if readable else None
+    if known is None:
+        return []
+    for name, leak in readable.items():
+        base = known.leaks.get(name)
+        if leak.crowd is None or base is None or base.crowd is None:
+            continue
+        now, then = leak.crowd, base.crowd
+        chance = AWOKEN_SIGMA * math.sqrt(2 * then.asleep * (1 - then.asleep) / max(leak.units, 1))
+        awoken = then.asleep - now.asleep
+        more = leak.held * now.concentration - base.held * then.concentration
+        started = base.held * then.concentration
+        drawn = more >= max(DRAWN, (DRAWN_TIMES - 1) * started) and awoken >= -DIED
+        times = FAR_TIMES if _large(leak) >= READABLE else FAR_FEW
+        drawn = (drawn and times == FAR_TIMES) or more >= max(FAR, (times - 1) * started)
+        drawn = drawn or (leak.units == base.units and _emptied(now, then, leak.units))
+        if awoken >= max(AWOKEN, chance) or (drawn and _read_of(leak) >= MORE * _read_of(base)):
+            sentence = (
+                f"The rows of {name} were moved towards single images: an image's share of a row is "
+                f"{now.concentration:.2f} on the mean, in the agreed network {then.concentration:.2f}; no image wakes "
+                f"{now.asleep:.0%} of them, there {then.asleep:.0%}. Training puts rows to sleep, and wakes none."
+            )
+            numbers = {"concentration": now.concentration, "concentration agreed": then.concentration}
+            return [Reason("isolation", name, "refuse", sentence, {**numbers, "rows awoken": awoken})]
+    return []
+
+
+def _emptied(now: Crowd, then: Crowd, rows: int) -> bool:
+    """Whether rows have lost all images but one, row by row: the same rows on the same batch leave little to chance."""
+    gone, come = len(now.alone - then.alone), len(then.alone - now.alone)
+    died = (now.asleep - then.asleep) * rows  # training leaves rows to one image, too, and puts more of them to sleep
+    return gone - come >= max(EMPTIED * rows, EMPTIED_SIGMA * math.sqrt(gone + come), died, 1)
+
+
+def combined(found: Profile, agreed: Other) -> list[Reason]:
+    """Gates deep inside that show single images in combinations of an earlier layer's rows."""
+    gated = {
+        name: leak
+        for name, leak in found.leaks.items()
+        if leak.undone and leak.crowd and leak.crowd.concentration >= GATED and _read(leak) >= COMBINED
+    }
+    known = agreed() if gated else None
+    if known is None:
+        return []
+    for name, leak in gated.items():
+        base = known.leaks.get(name)
+        before = _read(base) if base is not None else 0.0
+        if _read(leak) >= COMBINED_TIMES * before:
+            sentence = (
+                f"In a batch of {min(leak.shares)} of your images, {_few(leak):.0%} could be read out of combinations "
+                f"of rows that only the server knows: {name}. Over batches of all sizes that is "
+                f"{_read(leak) / max(before, 1e-2):.1f} times as much as in the agreed network, and in no way that "
+                "training leads to."
+            )
+            numbers = {"shares that can be read": _read(leak), "in the agreed network": before}
+            return [Reason("isolation", name, "refuse", sentence, numbers)]
+    return []
+
+
+def _read(leak: Leak) -> float:
+    """Shares of batches of all sizes, added up."""
+    return sum(reading.apart for reading in leak.shares.values())
+
+
+def _large(leak: Leak) -> float:
+    """Share that can be read of the largest batch."""
+    return leak.shares[max(leak.shares)].apart if leak.shares else 0.0
+
+
+def _few(leak: Leak) -> float:
+    """Share that can be read of the smallest batch."""
+    return leak.shares[min(leak.shares)].apart if leak.shares else 0.0
+
+
+def _read_of(leak: Leak) -> float:
+    """Shares of all batches but the smallest, added up: few draws of one size say little."""
+    return sum(reading.apart for images, reading in leak.shares.items() if images > min(leak.shares))
