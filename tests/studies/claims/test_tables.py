@@ -40,4 +40,4 @@ def test_a_table_per_study(tmp_path):
     assert "| lr | ssim | ssim, paper | rate | failed |" in page
     assert "| 0.1 | 0.123 | 0.2 | 0.5 (0.4 to 0.6) | – |" in page
     assert "too \\| large." in page
-    assert "`p4/table-1`" in page.partition("## Not run")[2]
+    assert "`p4/table-1`" in page.partition("## No findings")[2]

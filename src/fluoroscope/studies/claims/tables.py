@@ -30,7 +30,7 @@ def tables(runs: Path, folder: str = "RUNS") -> str:
         else:
             parts.append(_section(name, found))
     if missing:
-        parts.append(f"\n## Not run\n\n{', '.join(f'`{name}`' for name in missing)}.\n")
+        parts.append(f"\n## No findings in this folder\n\n{', '.join(f'`{name}`' for name in missing)}.\n")
     return "".join(parts)
 
 
