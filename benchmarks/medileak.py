@@ -1,12 +1,14 @@
 """MediLeak on sets that nothing was set on, `python -m benchmarks medileak`: what it recovers, and how fast it decodes.
 
-Phantoms, and the sets in `../shared/data` where they are; P3's CNN at 28 px, five clients, one local step but for the
-mini-batches. The time is the decoder's own, in CPU seconds.
+Phantoms, sets that are nothing like them (`_unlike.py`), and those in `../shared/data` where they are; P3's CNN at
+28 px, five clients, one local step but for the mini-batches. The time is the decoder's own, in CPU seconds.
 """
 
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
+from benchmarks._unlike import crops, digits, ellipses
 from fluoroscope.attacks.imprint import Crafted, MediLeak, Recovered, Subspace
 from fluoroscope.data import Request, load
 from fluoroscope.errors import Misconfigured
@@ -22,6 +24,7 @@ SETS = {
     "cxr-covid-224": f"folder:{DATA}/cxr-covid-224",
     "fundus-128": f"folder:{DATA}/fundus-128",
 }
+UNLIKE = {"digits": digits, "crops": crops, "ellipses": ellipses}
 IMAGES = (100, 300, 500)
 WAYS: tuple[tuple[str, float, bool, Aggregation], ...] = (
     ("SecAgg+, k = 2m", 2.0, False, "secagg+"),
@@ -55,13 +58,20 @@ def played(
     return malicious_round(agreed, None, everyone, 0, held.auxiliary, attack, decoder, aggregation, SEED)
 
 
-def main() -> None:
-    slowest = 0.0
+def sets() -> Iterator[tuple[str, ImageSet]]:
     for name, source in SETS.items():
         if not source.startswith("phantom") and not Path(source.split(":", 1)[1]).exists():
             print(f"{name}: not here")
             continue
-        images = load(source, Request(size=28, images=3000 if source.startswith("phantom") else None, seed=SEED))
+        phantom = source.startswith("phantom")
+        yield name, load(source, Request(size=28, images=3000 if phantom else None, seed=SEED))
+    for name, made in UNLIKE.items():
+        yield name, made()
+
+
+def main() -> None:
+    slowest = 0.0
+    for name, images in sets():
         for way, share, mini, aggregation in WAYS:
             for m in IMAGES:
                 decoder = Timed()

@@ -43,6 +43,7 @@ ALLOWED = {
     # Clients evaluate with the same function that scores use: docs/decisions/0002. Defences stand at its edges: 0009.
     "federation": FOUNDATION | {"data", "models", "scores.utility", "defences"},
     # An attacker simulates the client with the client's own code, on the network that it knows: docs/decisions/0007.
+    # And it compares its own guesses with one another as a score compares them with the truth: 0010.
     "attacks": FOUNDATION
     | {
         "models",
@@ -51,6 +52,7 @@ ALLOWED = {
         "federation.local_training",
         "federation.optimisers",
         "federation.client_round",
+        "scores.similarity",
     },
     "scenarios": CORE,
     # A cell is known by the files that it reads.

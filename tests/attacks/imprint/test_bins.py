@@ -50,6 +50,14 @@ def test_each_bin_holds_an_equal_share():
     assert ((held[BELOW:] - count * shares).abs() < 5 * spread).all()
 
 
+def test_a_peak_beside_long_tails_is_cut_as_finely_as_it_is_high():
+    """As images without contrast lie among others: most values within a hundredth of the spread of all."""
+    values, others = (torch.cat([0.01 * gaussian(800, seed), gaussian(200, seed + 1)]) for seed in (1, 3))
+    bins = make_bins(PIXEL, 1 + BELOW + 50, values)
+    held = torch.bincount(bins.locate(0, others.flatten()), minlength=bins.width)
+    assert held.max() < 3 * len(others) / 50
+
+
 def test_bins_of_phantoms_hold_new_phantoms_evenly():
     bins = make_bins(SmoothProjections()((1, 28, 28), rng(1)), 40, phantoms(400, 99).images)
     for i, feature in enumerate(bins.features):

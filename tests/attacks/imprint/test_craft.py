@@ -63,6 +63,15 @@ def test_for_the_others_no_neuron_fires_for_any_image(leak, channels):
     assert (before_activation(sent, sent.victim, best) > 0).any(), "the victim's do"
 
 
+def test_what_is_black_where_a_feature_looks_is_above_all_its_thresholds():
+    """Without a bias such an image would lie on every threshold, and rounding would say which neurons fire."""
+    sent = crafted(MediLeak(70, steady=True), 20)
+    for i, feature in enumerate(sent.bins.features):
+        image = (~feature.support).float().view(1, 1, 28, 28)
+        fires = before_activation(sent, sent.victim, image)[0] > 0
+        assert fires[i * sent.bins.width : (i + 1) * sent.bins.width].all()
+
+
 @each_leak
 def test_only_the_first_layer_s_bias_tells_the_victim_from_the_others(leak):
     sent = crafted(leak, 20)

@@ -11,7 +11,7 @@ from fluoroscope.federation.local_training import local_training
 from fluoroscope.scores.recovery import recovery
 from fluoroscope.types import LocalTraining, Sgd
 
-from .victims import FIRST, LR, crafted, one_step, peelable, phantoms, places, rng, update_of
+from .victims import FIRST, LR, crafted, ellipses, one_step, peelable, phantoms, places, rng, update_of
 
 IMAGES = 100
 SURE = 0.95
@@ -64,19 +64,27 @@ def test_a_rounded_sum_costs_decibels_and_no_images(seed):
     assert sure_wrong == 0
 
 
-def mini_batches(images=IMAGES):
-    own = phantoms(400, 99)
+def mini_batches(images=IMAGES, source=phantoms):
+    own = source(400, 99)
     training = LocalTraining(Sgd(LR), images, images // 5, 1)
     sent = MediLeak(2 * images, steady=True).craft(
         crafted(MediLeak(40), 4).network.agreed, training, own.images, own.labels, rng(1)
     )
-    after = local_training(sent.network.build(), sent.victim, phantoms(images, 3), training, rng()).state
+    after = local_training(sent.network.build(), sent.victim, source(images, 3), training, rng()).state
     return sent, {name: after[name].double() - sent.victim[name].double() for name in FIRST}
 
 
 def test_five_mini_batches_are_read_from_an_exact_sum():
     sent, update = mini_batches()
     score, _, sure_wrong = judged(Subspace()(sent, update), phantoms(IMAGES, 3).images)
+    assert score.rate.mean >= 0.85
+    assert sure_wrong <= 1
+
+
+def test_pixels_that_neighbours_do_not_tell_are_right_or_not_sure():
+    """Binary images: a feature's own pixels are shown by two features alone, and lie in [0, 1]."""
+    sent, update = mini_batches(source=ellipses)
+    score, _, sure_wrong = judged(Subspace()(sent, update), ellipses(IMAGES, 3).images)
     assert score.rate.mean >= 0.85
     assert sure_wrong <= 1
 

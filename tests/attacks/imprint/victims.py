@@ -27,6 +27,16 @@ def phantoms(images: int, seed: int, size: int = 28, channels: int = 1) -> Priva
     return PrivateBatch(batch.images.repeat(1, channels, 1, 1), batch.labels, batch.patients)
 
 
+def ellipses(images: int, seed: int, size: int = 28) -> PrivateBatch:
+    """Binary, as segmentations are: no pixel is what its neighbours are at an edge, and much is black."""
+    x, y, radius, ratio = torch.rand((4, images, 1, 1), generator=rng(seed))
+    rows, columns = torch.arange(size)[:, None] / size, torch.arange(size) / size
+    radius, ratio = 0.1 + 0.25 * radius, 0.5 + 1.5 * ratio
+    inside = ((columns - 0.2 - 0.6 * x) / radius) ** 2 + ((rows - 0.2 - 0.6 * y) * ratio / radius) ** 2 < 1
+    labels = torch.arange(images) % 2
+    return PrivateBatch(inside.float()[:, None], labels, tuple(f"ellipse-{i}" for i in range(images)))
+
+
 def one_step(images: int, epochs: int = 1) -> LocalTraining:
     return LocalTraining(Sgd(LR), images, images, epochs)
 

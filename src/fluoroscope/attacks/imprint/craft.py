@@ -23,8 +23,12 @@ STEADY_GATE = 1e-6
 """The same where the gate stays open: training must not change it much, or neurons would no longer be alike."""
 STEADY_MARGIN, STEADY_SCALE = 1e-6, 1e-4
 """Then it is hardly open: what leaves it is by how much training would turn the column behind it."""
-STEADY = 2e-11
+STEADY = 2e-14
 """Size of an update, by neurons, that moves hardly an image over a threshold: the more, the nearer they stand."""
+WAKE = 2.0
+"""Times what all images add to a weight: what every pixel without a threshold weighs, where biases are 0. An image that
+is black wherever a feature looks would else be on no side of its thresholds, and fire as the rounding of earlier steps
+has it."""
 FULL = 0.94
 """Of the bins that evenly spread images would fill: real ones are spread less evenly."""
 MORE = 1.06
@@ -116,7 +120,8 @@ class MediLeak:
         reach = size / (training.optimiser.lr * self._entry * push.size)
         # The gate shuts when the mean push is upwards: the sign of the column sees to that.
         reach = -reach if push.mean < 0 and not self.steady else reach
-        victim = self._made(bins, rest, base, reach, apart)
+        wake = WAKE * size * training.steps if self.steady and not plain else 0.0
+        victim = self._made(bins, rest, base, reach, apart, wake)
         weight = victim[f"{FIRST}.weight"]
         # More than any image in [0, 1] can bring up: no neuron fires.
         bound = float(weight.clamp_min(0).sum(1).max()) * 1.01 + self._scale(reach)
@@ -147,9 +152,13 @@ class MediLeak:
         """Of the first layer: what images add must be small, in the gate and in the image that is made of it."""
         return STEADY_SCALE if self.steady else 1e-3 * self._margin(reach) / (self._entry * self.neurons)
 
-    def _made(self, bins: Bins, rest: Backbone, base: Tensor, reach: float, apart: bool) -> dict[str, Tensor]:
+    def _made(
+        self, bins: Bins, rest: Backbone, base: Tensor, reach: float, apart: bool, wake: float = 0
+    ) -> dict[str, Tensor]:
         """The state with a column of this length, and all else in proportion."""
         weight, bias = _thresholds_as_weights(bins, self._scale(reach), apart)
+        free = ~torch.stack([feature.support for feature in bins.features]).any(0)
+        weight[: bins.silent, free] += wake
         column = (rest.direction * reach).float()
         made: dict[str, Tensor] = {f"{FIRST}.weight": weight, f"{FIRST}.bias": bias}
         if self.front == "gated":

@@ -137,6 +137,6 @@ class _Peel:
             return Recovered(torch.empty(0, *shape), torch.empty(0))
         values = self._taken[:, 0]
         closed = table.left.abs()[members] < (CLOSED * values.abs()[:, None]).clamp_min(table.empty)
-        solved = solve_images(members, values, closed, sums, table.bins, shape)
-        confidence = (1 - unexplained(members, values, solved, sums, table.probes)).clamp(0, 1)
+        solved, alike = solve_images(members, values, closed, sums, table.bins, shape)
+        confidence = (1 - unexplained(members, values, solved, sums, table.probes)).minimum(alike).clamp(0, 1)
         return Recovered(solved.view(-1, *shape).float(), confidence.float())

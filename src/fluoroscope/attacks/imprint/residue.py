@@ -7,6 +7,7 @@ from fluoroscope.attacks.imprint.adjacent import in_range
 from fluoroscope.attacks.imprint.bin_sums import BinSums
 from fluoroscope.attacks.imprint.bins import BELOW
 from fluoroscope.attacks.imprint.craft import Crafted
+from fluoroscope.attacks.imprint.design import design_of, inverse_of
 from fluoroscope.attacks.imprint.fewest import SWEEPS, fewest
 from fluoroscope.attacks.imprint.readings import centred, edges, readings
 
@@ -20,8 +21,6 @@ WORK = 6e9
 """Of solving for triples together, in multiplications. A decoder that gets nowhere stops in seconds."""
 GUESSES = 48
 """Images that are taken out on a guess, at most: beyond, guesses rest on guesses."""
-DETERMINED = 1e-6
-"""Of an image, squared: what no other combination of triples can take from it."""
 SLACK = 1e-3
 """Of all bins' width: an image that was solved for may lie so far beyond its bin's edge."""
 LOUDEST = 100.0
@@ -33,7 +32,7 @@ class Residue:
 
     def __init__(self, sums: BinSums, crafted: Crafted) -> None:
         bins = crafted.bins
-        self._bins = bins
+        self._bins, self._readable = bins, sums.readable
         free = ~torch.stack([feature.support for feature in bins.features]).any(0)
         # Beside large weights, small updates are rounded away.
         shown = torch.arange(len(free)) if sums.readable else free.nonzero()[:, 0]
@@ -172,7 +171,7 @@ class Residue:
 
     def _few(self, triples: Tensor) -> Tensor:
         """Those triples of the fewest that explain what is left."""
-        rows, design, _ = _design(triples)
+        rows, design, _ = design_of(triples)
         work = SWEEPS * design.numel() * len(rows)
         if self._work + work > WORK:
             return triples[:0]
@@ -181,21 +180,39 @@ class Residue:
 
     def _solved(self, triples: Tensor) -> tuple[Tensor, Tensor]:
         """What each triple holds, by least squares over all; and whether no combination of others could replace it."""
-        rows, design, index = _design(triples)
+        rows, design, index = design_of(triples)
         work = design.numel() * len(rows)
         if not work or self._work + work > WORK:
             return self._taken[:0], self.guessed[:0]
         self._work += work
-        values, vectors = torch.linalg.eigh(design @ design.T)
-        known = values > 1e-9
-        turned = design.T @ vectors[:, known]
-        inverse = (turned / values[known]) @ vectors[:, known].T
-        determined = 1 - (turned.square() / values[known]).sum(1) < DETERMINED
+        inverse, determined = inverse_of(design)
         solved = inverse @ self._held[rows]
         solved[:, self._variances] = inverse.square() @ self._held[rows, self._variances]
         rest = self._held[rows] - design @ solved
         fitted = self._size(rest[:, : 1 + len(self.probes)]) < 2 * self._quiet(self._held[rows, -1])
+        if not self._readable:
+            self._measure_elsewhere(solved, rows, design)
         return solved, determined & fitted[index].all(1) & (solved[:, -1] < LOUDEST)
+
+    def _measure_elsewhere(self, solved: Tensor, rows: Tensor, design: Tensor) -> None:
+        """Where images lie by the bins of the other features alone, if those determine it.
+
+        Two images that share two bins lend every other image of the third a ghost, one bin further, which explains all
+        bins as well. A feature's own bins would say that the ghost lies there.
+        """
+        count, first = len(self._features), 1 + len(self.probes)
+        for feature, chosen in enumerate(self._features):
+            others = rows // self._bins.width != feature
+            inverse, known = inverse_of(design[others])
+            above, below, doubts = (first + feature + i * count for i in range(3))
+            held = self._held[rows[others]]
+            solved[known, above] = (inverse @ held[:, above])[known]
+            solved[known, below] = (inverse @ held[:, below])[known]
+            weights = sum(
+                float(part.double().norm() ** 2) for part in (chosen.numerator, chosen.denominator) if part is not None
+            )
+            doubt = inverse.square() @ (held[:, doubts] + self._noise**2 * weights * held[:, -1])
+            solved[known, doubts] = doubt[known]
 
     def _take(self, images: Tensor, members: Tensor, guessed: bool, lumps: Tensor | None = None) -> None:
         taken = images.clone()
@@ -231,14 +248,19 @@ class Residue:
             sharp += slack < ends[place + 1] - ends[place]
         return torch.where(could, worst, torch.full_like(worst, torch.inf)), sharp >= 2
 
-    def in_place(self, images: Tensor) -> Tensor:
-        """(n,), bool: whether the taken images, as they were solved for in the end (n, pixels), lie in their bins."""
+    def in_place(self, images: Tensor, guessed: bool) -> Tensor:
+        """(n,), bool: whether the taken images, as they were solved for in the end (n, pixels), lie in their bins.
+
+        Where a feature's own pixels were `guessed` in part, the next bin is near enough.
+        """
         good = torch.ones(len(images), dtype=torch.bool)
+        beside = int(guessed)
         for feature, (chosen, ends) in enumerate(zip(self._features, self._edges, strict=True)):
             measured = chosen(images)
             place = self.members[:, feature] - feature * self._bins.width
             slack = SLACK * (ends[-2] - ends[BELOW])
-            good &= (measured > ends[place] - slack) & (measured < ends[place + 1] + slack)
+            low, high = ends[(place - beside).clamp_min(0)], ends[(place + 1 + beside).clamp_max(len(ends) - 1)]
+            good &= (measured > low - slack) & (measured < high + slack)
         return good
 
     def _quiet(self, added: Tensor) -> Tensor:
@@ -249,11 +271,3 @@ class Residue:
     def _size(rows: Tensor) -> Tensor:
         size: Tensor = rows.norm(dim=1)
         return size
-
-
-def _design(triples: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The bins of the triples, which triple is in which (bins, triples), and the place of each triple's bins there."""
-    rows, index = torch.unique(triples, return_inverse=True)
-    design = torch.zeros(len(rows), len(triples), dtype=torch.float64)
-    design[index, torch.arange(len(triples))[:, None]] = 1
-    return rows, design, index

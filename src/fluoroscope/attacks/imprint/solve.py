@@ -5,29 +5,25 @@ from torch import Tensor
 
 from fluoroscope.attacks.imprint.bin_sums import BinSums
 from fluoroscope.attacks.imprint.bins import Bins
+from fluoroscope.attacks.imprint.completion import completed, normal_equations
 
 
 def solve_images(
     members: Tensor, values: Tensor, closed: Tensor, sums: BinSums, bins: Bins, shape: torch.Size
-) -> Tensor:
+) -> tuple[Tensor, Tensor]:
     """(images, pixels), float64: of images in the bins `members` (images, features) with the coefficients `values`.
 
     `closed` says which of these bins hold no image but these. Where bins do not show the pixels of their own feature,
-    those are left to the bins of the others.
+    those are left to the bins of the others. The second result, (images,), is how alike the images should be to the
+    true ones for all that had to be guessed: 1 where nothing was.
     """
     closed = closed | ~closed.any(1, keepdim=True)  # an image without a closed bin is read from all of them
     if sums.readable:
-        return _least_squares(members, values, closed, sums.pixels)
-    supports = torch.stack([feature.support for feature in bins.features])
-    rest = ~supports.any(0)
+        return _least_squares(members, values, closed, sums.pixels), torch.ones(len(members), dtype=torch.float64)
+    rest = ~torch.stack([feature.support for feature in bins.features]).any(0)
     solved = torch.zeros(len(members), sums.pixels.shape[1], dtype=torch.float64)
     solved[:, rest] = _least_squares(members, values, closed, sums.pixels[:, rest])
-    likely = _from_neighbours(solved.view(-1, *shape), rest.view(shape)).flatten(1)
-    for feature, support in enumerate(supports):
-        shown = closed.clone()
-        shown[:, feature] = False
-        solved[:, support] = _least_squares(members, values, shown, sums.pixels[:, support], likely[:, support])
-    return solved
+    return completed(solved, members, values, closed, sums, bins, shape)
 
 
 def unexplained(members: Tensor, values: Tensor, solved: Tensor, sums: BinSums, probes: Tensor) -> Tensor:
@@ -41,31 +37,9 @@ def unexplained(members: Tensor, values: Tensor, solved: Tensor, sums: BinSums, 
     return share
 
 
-def _from_neighbours(images: Tensor, known: Tensor) -> Tensor:
-    """Each pixel as the mean of the known pixels around it."""
-    count = torch.nn.functional.avg_pool2d(known.double()[None], 3, 1, 1)
-    around: Tensor = torch.nn.functional.avg_pool2d(images * known, 3, 1, 1) / count.clamp_min(1e-9)
-    return around
-
-
-def _least_squares(
-    members: Tensor, values: Tensor, use: Tensor, pixels: Tensor, likely: Tensor | None = None
-) -> Tensor:
-    """x minimising the squared misfit of sum_i c_i x_i to every used bin; what they leave open is as `likely` says.
-
-    Two features alone leave images open that share their bins in a circle.
-    """
-    images = len(members)
-    design = torch.zeros(len(pixels), images, dtype=torch.float64)
-    used = torch.zeros(len(pixels), dtype=torch.float64)
-    used[members[use]] = 1
-    right = torch.zeros(images, pixels.shape[1], dtype=torch.float64)
-    for held in members.T:  # design.T @ pixels, of which few entries are not 0
-        weight = values * used[held]
-        design[held, torch.arange(images)] = weight
-        right += weight[:, None] * pixels[held]
-    normal = design.T @ design
-    ridge = 1e-9 * float(values.square().mean()) if likely is not None else 0.0
-    normal += (ridge + 1e-15 * float(normal.diagonal().mean())) * torch.eye(images, dtype=torch.float64)
-    found: Tensor = torch.linalg.solve(normal, right if likely is None else right + ridge * likely)
+def _least_squares(members: Tensor, values: Tensor, use: Tensor, pixels: Tensor) -> Tensor:
+    """x minimising the squared misfit of sum_i c_i x_i to every used bin."""
+    normal, right = normal_equations(members, values, use, pixels)
+    normal += 1e-15 * float(normal.diagonal().mean()) * torch.eye(len(members), dtype=torch.float64)
+    found: Tensor = torch.linalg.solve(normal, right)
     return found

@@ -57,12 +57,11 @@ class Subspace:
         if not residue.images:
             return Recovered(torch.empty(0, *shape), torch.empty(0))
         members, values = residue.members, residue.coefficients
-        solved = solve_images(members, values, residue.empty[members], sums, crafted.bins, shape)
-        confidence = (1 - unexplained(members, values, solved, sums, residue.probes)).clamp(0, 1)
+        solved, alike = solve_images(members, values, residue.empty[members], sums, crafted.bins, shape)
+        placed = residue.in_place(solved, guessed=not sums.readable)
+        confidence = (1 - unexplained(members, values, solved, sums, residue.probes)).minimum(alike).clamp(0, 1)
         copies = _copies(values)
-        doubtful = residue.guessed | (copies > 1)
-        if sums.readable:  # else an image's own pixels are read elsewhere, or guessed from their neighbours
-            doubtful |= ~residue.in_place(solved)
+        doubtful = residue.guessed | (copies > 1) | ~placed
         confidence = torch.where(doubtful, confidence.clamp_max(GUESSED), confidence)
         copies[residue.lumps] = 0
         images = solved.view(-1, *shape).float()
