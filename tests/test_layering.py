@@ -38,8 +38,8 @@ ALLOWED = {
     "models": FOUNDATION | {"decoders"},
     "scores": FOUNDATION,
     "threat_models": FOUNDATION,
-    # DP-SGD trains the network as the client runs it.
-    "defences": FOUNDATION | {"models.modes"},
+    # DP-SGD trains the network as the client runs it; the guard takes wrappers' names off as every reader does.
+    "defences": FOUNDATION | {"models.modes", "models.names"},
     # Clients evaluate with the same function that scores use: docs/decisions/0002. Defences stand at its edges: 0009.
     "federation": FOUNDATION | {"data", "models", "scores.utility", "defences"},
     # An attacker simulates the client with the client's own code, on the network that it knows: docs/decisions/0007.

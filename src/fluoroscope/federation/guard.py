@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from fluoroscope.defences.guard import History, Verdict, inspect
 from fluoroscope.defences.guard.batches import Example
 from fluoroscope.federation.messages import is_train, to_state
-from fluoroscope.models.names import TOOLS, completed, prefix_of, unwrapped
+from fluoroscope.models.names import completed, renamed, unwrapped
 from fluoroscope.types import State
 
 Next = Callable[[Message, Context], Message]
@@ -99,9 +99,7 @@ def received(record: ArrayRecord, agreed: nn.Module | State) -> dict[str, Tensor
         return {}
     own = agreed.state_dict() if isinstance(agreed, nn.Module) else agreed
     if all(array.dtype for array in record.values()):
-        named = unwrapped(to_state(record), own)
-        outer = prefix_of(own, named, wrappers=TOOLS)  # the agreed network itself may be wrapped
-        named = {f"{outer}{name}": value for name, value in named.items()}
+        named = renamed(unwrapped(to_state(record), own), own)
         return completed(named, agreed) if isinstance(agreed, nn.Module) else named
     values = [torch.from_numpy(np.asarray(array.numpy())) for array in record.values() if array.data]
     names = list(own)

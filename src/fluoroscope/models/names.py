@@ -58,6 +58,19 @@ def unwrapped(
     return {name.removeprefix(prefix): value for name, value in arrays.items() if name.startswith(prefix)}
 
 
+def renamed(arrays: Mapping[str, T], known: Iterable[str]) -> dict[str, T]:
+    """The arrays under the names of the network that they are to fill, whichever tools have wrapped either of them.
+
+    Example:
+        >>> renamed({"module.fc.weight": 1}, known=["_module.fc.weight"])
+        {'_module.fc.weight': 1}
+    """
+    own = list(known)
+    bare = unwrapped(arrays, own, wrappers=TOOLS)
+    outer = prefix_of(own, bare, wrappers=TOOLS)
+    return {f"{outer}{name}": value for name, value in bare.items()}
+
+
 def completed(arrays: State, network: nn.Module, frozen: Iterable[str] = ()) -> dict[str, Tensor]:
     """The whole state, where only what is trained travels, such as adapters (LoRA) over a common frozen base.
 

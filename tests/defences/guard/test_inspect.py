@@ -108,6 +108,19 @@ def test_a_spatial_transformer_is_noted_only():
     assert "placement" in [r.check for r in verdict.reasons if r.layer.startswith("steer")]
 
 
+@pytest.mark.parametrize("outer", ["module.", "_module."])
+def test_arrays_under_a_wrappers_names_are_the_agreed_ones(images, outer):
+    """DataParallel and Opacus put a word before every name, at the server or at the client; one array less is drift."""
+    model = mlp(1, 28, 32, 2, 0)
+    wrapped = {f"{outer}{name}": value for name, value in model.state_dict().items()}
+    verdict = inspect(wrapped, model, images)
+    assert verdict.accepted
+    assert verdict.digest == inspect(model.state_dict(), model, images).digest
+    assert inspect(model.state_dict(), wrapped, images).reasons == inspect(model.state_dict(), None, images).reasons
+    wrapped.pop(f"{outer}1.bias")
+    assert "drift" in checks(inspect(wrapped, model, images))
+
+
 def test_other_clients_digests_decide(images):
     model = mlp(1, 28, 32, 2, 0)
     own = inspect(model).digest

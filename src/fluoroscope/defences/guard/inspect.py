@@ -26,6 +26,7 @@ from fluoroscope.defences.guard.stand_ins import stand_ins
 from fluoroscope.defences.guard.tuned import tuned
 from fluoroscope.defences.guard.verdict import Reason, Verdict
 from fluoroscope.errors import BadInput
+from fluoroscope.models.names import renamed
 from fluoroscope.types import Network, State, blueprint
 
 __all__ = ["MOST_IMAGES", "examined", "inspect"]
@@ -69,6 +70,8 @@ def inspect(
     agreed = blueprint(agreed) if isinstance(agreed, Network) else agreed
     seed = secrets.randbits(31) if seed is None else seed
     state = _state(model)
+    if agreed is not None and not isinstance(model, nn.Module):
+        state = renamed(state, _state(agreed))
     unread, weights = others(state), arrays(state)
     own = "" if any(map(strange, state.values())) else digest(state)
     reasons = [*(compare(own, digests) if own else []), *numbers(weights)]
