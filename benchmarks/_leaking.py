@@ -20,6 +20,10 @@ OFTEN, FEW = 0.25, 16
 """Share of the batches of FEW images that one image owns: its gradient is nine times the length of all others' sum."""
 
 
+LABELLINGS = 3
+"""Draws of labels over which what is read is averaged: of one, a model that shows a tenth of the images is luck."""
+
+
 def leaks(case: Case, images: Tensor, labels: Tensor) -> str:
     """How it leaks, in a word; empty where it does not."""
     kind = case.kind
@@ -29,17 +33,21 @@ def leaks(case: Case, images: Tensor, labels: Tensor) -> str:
         return "silent" if silenced(case.model, case.agreed, images, labels) else ""
     if kind.startswith("gate/"):
         return "owned" if whose(case.model, images, labels) >= OFTEN > whose(case.agreed, images, labels) else ""
-    needed = ENOUGH * len(images)
-    if isinstance(case, Adaptive) and case.recover is not None:
-        theirs = Adaptive("", case.agreed, case.agreed, case.honest or case.recover)
-        parts = list(zip(images.split(case.batch or len(images)), labels.split(case.batch or len(images)), strict=True))
-        found = sum(recovered(case, *part) for part in parts)
-        honest = sum(recovered(theirs, *part) for part in parts)
-    else:
-        found, honest = anywhere(case.model, images, labels), anywhere(case.agreed, images, labels)
-    if found < needed:
+    each = [_read(case, images, labels.roll(shift)) for shift in range(LABELLINGS)]
+    found, honest = (sum(counts) / LABELLINGS for counts in zip(*each, strict=True))
+    if found < ENOUGH * len(images):
         return ""
     return "images" if found >= BEYOND * honest else LITTLE
+
+
+def _read(case: Case, images: Tensor, labels: Tensor) -> tuple[int, int]:
+    """Images that are read of the crafted model's gradient, and of the agreed network's."""
+    if not isinstance(case, Adaptive) or case.recover is None:
+        return anywhere(case.model, images, labels), anywhere(case.agreed, images, labels)
+    theirs = Adaptive("", case.agreed, case.agreed, case.honest or case.recover)
+    size = case.batch or len(images)
+    parts = list(zip(images.split(size), labels.split(size), strict=True))
+    return sum(recovered(case, *part) for part in parts), sum(recovered(theirs, *part) for part in parts)
 
 
 def anywhere(model: nn.Module, images: Tensor, labels: Tensor) -> int:

@@ -13,12 +13,14 @@ from torch import nn
 from fluoroscope.data import Request, load
 from fluoroscope.defences.guard import History, inspect
 from fluoroscope.defences.guard.batches import batch
-from fluoroscope.defences.guard.drawn_apart import _emptied
+from fluoroscope.defences.guard.drawn_apart import _emptied, drawn_apart
 from fluoroscope.defences.guard.gradient_shares import FEW, _of_few
-from fluoroscope.defences.guard.isolation import Crowd, crowd
+from fluoroscope.defences.guard.isolation import Crowd, Reading, crowd
+from fluoroscope.defences.guard.leak import Leak
 from fluoroscope.defences.guard.losses import losses
 from fluoroscope.defences.guard.products import products
-from fluoroscope.defences.guard.profile import prepared
+from fluoroscope.defences.guard.profile import Profile, prepared
+from fluoroscope.defences.guard.replaced import replaced
 from fluoroscope.defences.guard.watch import watched
 
 
@@ -50,6 +52,7 @@ def cases(images) -> dict:
     ("kind", "check"),
     [
         ("few rows/96 of 512", "isolation"),
+        ("few rows/200 of 1024", "isolation"),
         ("bends a little/softsign", "isolation"),
         ("gate/0.06", "fishing"),
         ("fishing/behind, linear", "fishing"),
@@ -81,6 +84,37 @@ def test_training_that_leaves_rows_to_one_image_puts_more_of_them_to_sleep():
     trained = Crowd(0.07, 0.35, frozenset(range(34)))
     assert _emptied(drawn, then, 400)
     assert not _emptied(trained, then, 400)
+
+
+def _profile(weight: torch.Tensor, alone: set[int], reading: Reading) -> Profile:
+    """One layer, of which so many rows are one image's."""
+    found = Crowd(0.05, 0.2, frozenset(alone))
+    leak = Leak(weight.shape[1], len(weight), 1.0, {64: reading}, crowd=found, weight=weight)
+    return Profile({"layer": leak}, 0.0, 1.0, 64)
+
+
+def test_few_rows_that_were_replaced_are_seen_where_the_others_stayed():
+    rows = torch.randn(1024, 50, generator=rng())
+    crafted, trained = rows.clone(), rows + 0.01 * torch.randn(1024, 50, generator=rng(2))
+    crafted[:12] = torch.randn(12, 50, generator=rng(3))
+    reading = Reading(0.5, 0.5, 0.05)
+    then = _profile(rows, {20, 21}, reading)
+    [reason] = replaced(_profile(crafted, {*range(12), 20}, reading), lambda: then)
+    assert reason.numbers["rows replaced"] == 12
+    assert not replaced(_profile(trained, {*range(12), 20}, reading), lambda: then)
+    elsewhere = torch.randn(1024, 50, generator=rng(4))  # the agreed numbers are of another start
+    assert not replaced(_profile(elsewhere, {*range(12), 20}, reading), lambda: then)
+    assert not replaced(_profile(crafted, set(range(20, 40)), reading), lambda: then)  # what was replaced shows nobody
+    assert not replaced(_profile(crafted, set(range(12)), Reading(0.05, 0.05, 0.05)), lambda: then)
+    assert not replaced(_profile(crafted, set(range(12)), reading), lambda: None)
+
+
+def test_rows_asleep_but_for_those_of_one_image():
+    rows = torch.randn(192, 50, generator=rng())
+    then = _profile(rows, set(), Reading(0.16, 0.16, 0.07))
+    for alone, share, refused in ((0.2, 0.7, True), (0.2, 0.3, False), (0.17, 0.7, False)):
+        found = drawn_apart(_profile(rows, set(), Reading(alone, alone, share)), lambda: then)
+        assert bool(found) is refused
 
 
 def test_a_long_chain_is_followed_to_its_bend():

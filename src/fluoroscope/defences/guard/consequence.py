@@ -11,6 +11,7 @@ from fluoroscope.defences.guard.isolation import NOTHING
 from fluoroscope.defences.guard.leak import Leak
 from fluoroscope.defences.guard.ownership import owned
 from fluoroscope.defences.guard.profile import Other, Profile
+from fluoroscope.defences.guard.replaced import replaced
 from fluoroscope.defences.guard.verdict import Reason, Severity
 
 BEYOND_TWIN, BEYOND_TWIN_ALONE, BEYOND_AGREED = 0.3, 0.36, 0.2
@@ -38,6 +39,7 @@ def consequence(found: Profile, twin: Other, agreed: Other) -> list[Reason]:
     return [
         *_reading(found, twin, agreed),
         *drawn_apart(found, agreed),
+        *replaced(found, agreed),
         *combined(found, agreed),
         *_tokens(found, twin, agreed),
         *owned(found, twin, agreed),

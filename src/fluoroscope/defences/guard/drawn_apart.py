@@ -20,6 +20,9 @@ DRAWN, DRAWN_TIMES, DIED = 0.045, 1.5, 0.02
 """How much more than in the agreed network images keep rows to themselves, while no more rows than this died."""
 FAR, FAR_TIMES = 0.06, 1.6
 """The same, however many rows died: training that puts rows to sleep moves those left by half as much."""
+SOLE, SOLE_TIMES, SOLE_READ = 0.5, 3.0, 0.1
+"""Share of the rows awake that one image has to itself, how often the agreed network's, and the share of the images
+that are read so: where nearly all rows were put to sleep few images are read, and nothing else is left."""
 EMPTIED, EMPTIED_SIGMA = 0.04, 3.0
 """Share of the rows that were several images' in the agreed network and are one's now, less those that went the other
 way: in all, and beyond what as many rows would do by chance. A few rows of a wide layer hardly move its mean."""
@@ -33,15 +36,11 @@ def drawn_apart(found: Profile, agreed: Other) -> list[Reason]:
     Training puts rows to sleep, and those left may have fewer images each. It does not wake them: a row that no image
     wakes has no gradient.
     """
-    readable = {
-        name: leak
-        for name, leak in found.leaks.items()
-        if not leak.undone and (_large(leak) >= READABLE or _few(leak) >= READABLE_FEW)
-    }
-    known = agreed() if readable else None
+    leaks = readable(found)
+    known = agreed() if leaks else None
     if known is None:
         return []
-    for name, leak in readable.items():
+    for name, leak in leaks.items():
         base = known.leaks.get(name)
         if leak.crowd is None or base is None or base.crowd is None:
             continue
@@ -54,7 +53,8 @@ def drawn_apart(found: Profile, agreed: Other) -> list[Reason]:
         times = FAR_TIMES if _large(leak) >= READABLE else FAR_FEW
         drawn = (drawn and times == FAR_TIMES) or more >= max(FAR, (times - 1) * started)
         drawn = drawn or (leak.units == base.units and _emptied(now, then, leak.units))
-        if awoken >= max(AWOKEN, chance) or (drawn and _read_of(leak) >= MORE * _read_of(base)):
+        more_read = drawn and _read_of(leak) >= MORE * _read_of(base)
+        if awoken >= max(AWOKEN, chance) or more_read or _sole(leak, base):
             sentence = (
                 f"The rows of {name} were moved towards single images: an image's share of a row is "
                 f"{now.concentration:.2f} on the mean, in the agreed network {then.concentration:.2f}; no image wakes "
@@ -63,6 +63,23 @@ def drawn_apart(found: Profile, agreed: Other) -> list[Reason]:
             numbers = {"concentration": now.concentration, "concentration agreed": then.concentration}
             return [Reason("isolation", name, "refuse", sentence, {**numbers, "rows awoken": awoken})]
     return []
+
+
+def readable(found: Profile) -> dict[str, Leak]:
+    """The layers of which enough can be read to ask how that came about."""
+    return {
+        name: leak
+        for name, leak in found.leaks.items()
+        if not leak.undone and (_large(leak) >= READABLE or _few(leak) >= READABLE_FEW)
+    }
+
+
+def _sole(leak: Leak, base: Leak) -> bool:
+    """Whether hardly a row is left that several images wake, and more is read of the largest batch for it."""
+    if not leak.shares or max(leak.shares) not in base.shares:
+        return False
+    now, then = (each.shares[max(leak.shares)] for each in (leak, base))
+    return now.rows >= max(SOLE, SOLE_TIMES * then.rows) and now.alone >= max(SOLE_READ, MORE * then.alone)
 
 
 def _emptied(now: Crowd, then: Crowd, rows: int) -> bool:

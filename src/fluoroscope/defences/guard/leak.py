@@ -33,6 +33,8 @@ class Leak(NamedTuple):
     """How the images share its rows; None where its rows are not known."""
     undone: bool = False
     """Its rows are combinations that the server knows."""
+    weight: Tensor | None = None
+    """(units, inputs): the rows themselves."""
 
 
 def drawn(

@@ -175,7 +175,7 @@ def _leak(product: Product, picture: Tensor | None, images: int, rng: torch.Gene
     shares_ = drawn(rows, given, images, rng, held)
     if inputs < LEAST:  # a short row is near to a mixture of few others by chance, in small batches
         shares_ = {size: reading for size, reading in shares_.items() if size == max(shares_)}
-    return Leak(inputs, units, held, shares_, clear=clear, crowd=together, undone=product.undone)
+    return Leak(inputs, units, held, shares_, 0.0, clear, together, product.undone, product.weight)
 
 
 def _least(product: Product, picture: Tensor | None) -> int:

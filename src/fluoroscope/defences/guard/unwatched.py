@@ -34,6 +34,11 @@ class Held:
     values: tuple[nn.Parameter, ...]
     rows: int
 
+    def weight(self) -> Tensor:
+        """(rows, inputs)."""
+        flat = [value.detach().flatten() for value in self.values]
+        return (flat[0] if len(flat) == 1 else torch.cat(flat)).reshape(self.rows, -1)
+
     def matrix(self) -> Tensor | None:
         """Their gradient, (rows, inputs); None where there is none."""
         gradients = [value.grad for value in self.values]
@@ -115,22 +120,28 @@ def unwatched(
             for name, each in held.items():
                 gradient = each.matrix()
                 if gradient is not None:
-                    rows.setdefault(name, []).append(own_row(gradient))
-                    rows.setdefault(f"{name}, by columns", []).append(own_row(gradient.T))
+                    for way, each_row in _both_ways(name, gradient):
+                        rows.setdefault(way, []).append(own_row(each_row))
             for value in values.values():
                 value.grad = None
     finally:
         for value in values.values():
             value.grad = None
             value.requires_grad_(False)
+    own = {key: w for name, each in held.items() for key, w in _both_ways(name, each.weight())}
     leaks: dict[str, Leak] = {}
     for name, pairs in rows.items():
         main, weights = (torch.stack(part) for part in zip(*pairs, strict=True))
         if len(main) < few.size or main.shape[1] < LEAST or not varies(main):
             continue
         shares = drawn([weights], main, few.size, rng)
-        leaks[name] = Leak(main.shape[1], weights.shape[1], 1.0, shares, crowd=crowd(weights))
+        leaks[name] = Leak(main.shape[1], weights.shape[1], 1.0, shares, crowd=crowd(weights), weight=own[name])
     return leaks
+
+
+def _both_ways(name: str, matrix: Tensor) -> tuple[tuple[str, Tensor], tuple[str, Tensor]]:
+    """An array may hold pictures in its rows or in its columns."""
+    return (name, matrix), (f"{name}, by columns", matrix.T)
 
 
 def _gradients(network: nn.Module, few: Batch, rng: torch.Generator, multiplications: float) -> Iterator[None]:
