@@ -1,6 +1,7 @@
 """What a second round of attackers found: few rows, long chains, odd calls, gates, hidden heads, tables, bytes."""
 
 import copy
+import dataclasses
 
 import pytest
 import torch
@@ -79,16 +80,16 @@ def test_rows_of_one_image_are_told_apart():
 
 
 def test_training_that_leaves_rows_to_one_image_puts_more_of_them_to_sleep():
-    then = Crowd(0.05, 0.2, frozenset(range(10)))
-    drawn = Crowd(0.07, 0.21, frozenset(range(34)))
-    trained = Crowd(0.07, 0.35, frozenset(range(34)))
-    assert _emptied(drawn, then, 400)
-    assert not _emptied(trained, then, 400)
+    then = Crowd(0.05, 0.2, frozenset(range(10)), 400)
+    drawn = Crowd(0.07, 0.21, frozenset(range(34)), 400)
+    trained = Crowd(0.07, 0.35, frozenset(range(34)), 400)
+    assert _emptied(drawn, then)
+    assert not _emptied(trained, then)
 
 
 def _profile(weight: torch.Tensor, alone: set[int], reading: Reading) -> Profile:
     """One layer, of which so many rows are one image's."""
-    found = Crowd(0.05, 0.2, frozenset(alone))
+    found = Crowd(0.05, 0.2, frozenset(alone), len(weight))
     leak = Leak(weight.shape[1], len(weight), 1.0, {64: reading}, crowd=found, weight=weight)
     return Profile({"layer": leak}, 0.0, 1.0, 64)
 
@@ -107,6 +108,14 @@ def test_few_rows_that_were_replaced_are_seen_where_the_others_stayed():
     assert not replaced(_profile(crafted, set(range(20, 40)), reading), lambda: then)  # what was replaced shows nobody
     assert not replaced(_profile(crafted, set(range(12)), Reading(0.05, 0.05, 0.05)), lambda: then)
     assert not replaced(_profile(crafted, set(range(12)), reading), lambda: None)
+
+
+def test_rows_of_a_bend_that_are_more_than_the_layers_own_are_passed_over():
+    rows, reading = torch.randn(16, 50, generator=rng()), Reading(0.5, 0.5, 0.05)
+    found, then = (_profile(rows, alone, reading) for alone in ({40, 60}, set()))
+    leak = found.leaks["layer"]
+    wider = {"layer": dataclasses.replace(leak, crowd=dataclasses.replace(leak.crowd, rows=64))}
+    assert not replaced(dataclasses.replace(found, leaks=wider), lambda: then)
 
 
 def test_rows_asleep_but_for_those_of_one_image():

@@ -52,7 +52,7 @@ def drawn_apart(found: Profile, agreed: Other) -> list[Reason]:
         drawn = more >= max(DRAWN, (DRAWN_TIMES - 1) * started) and awoken >= -DIED
         times = FAR_TIMES if _large(leak) >= READABLE else FAR_FEW
         drawn = (drawn and times == FAR_TIMES) or more >= max(FAR, (times - 1) * started)
-        drawn = drawn or (leak.units == base.units and _emptied(now, then, leak.units))
+        drawn = drawn or (now.rows == then.rows and _emptied(now, then))
         more_read = drawn and _read_of(leak) >= MORE * _read_of(base)
         if awoken >= max(AWOKEN, chance) or more_read or _sole(leak, base):
             sentence = (
@@ -82,11 +82,13 @@ def _sole(leak: Leak, base: Leak) -> bool:
     return now.rows >= max(SOLE, SOLE_TIMES * then.rows) and now.alone >= max(SOLE_READ, MORE * then.alone)
 
 
-def _emptied(now: Crowd, then: Crowd, rows: int) -> bool:
+def _emptied(now: Crowd, then: Crowd) -> bool:
     """Whether rows have lost all images but one, row by row: the same rows on the same batch leave little to chance."""
     gone, come = len(now.alone - then.alone), len(then.alone - now.alone)
-    died = (now.asleep - then.asleep) * rows  # training leaves rows to one image, too, and puts more of them to sleep
-    return gone - come >= max(EMPTIED * rows, EMPTIED_SIGMA * math.sqrt(gone + come), died, 1)
+    died = (
+        now.asleep - then.asleep
+    ) * now.rows  # training leaves rows to one image, too, and puts more of them to sleep
+    return gone - come >= max(EMPTIED * now.rows, EMPTIED_SIGMA * math.sqrt(gone + come), died, 1)
 
 
 def combined(found: Profile, agreed: Other) -> list[Reason]:

@@ -97,6 +97,8 @@ class Crowd:
     """Share of the rows that no image wakes."""
     alone: frozenset[int]
     """The rows of which one image has most."""
+    rows: int = 0
+    """In all; not always a layer's own, since they may be those of a bend behind it."""
 
 
 def crowd(gradient: Tensor) -> Crowd:
@@ -108,7 +110,7 @@ def crowd(gradient: Tensor) -> Crowd:
     each = torch.zeros(len(rows), dtype=torch.double)
     each[alive] = shares.square().sum(dim=1)
     own = frozenset((each > MOSTLY).nonzero().flatten().tolist())
-    return Crowd(float(each.sum()) / max(len(rows), 1), 1 - float(alive.double().mean()), own)
+    return Crowd(float(each.sum()) / max(len(rows), 1), 1 - float(alive.double().mean()), own, len(rows))
 
 
 def distances(given: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
 """What one product of a network gives away, in batches of several sizes."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -14,7 +14,8 @@ FEWEST, LEAST, SHORTEST = 4, 16, 4
 """Images that go through any network, inputs of a layer that can hold a picture, and values of a row of a table."""
 
 
-class Leak(NamedTuple):
+@dataclass(frozen=True)
+class Leak:
     """What one product gives away."""
 
     inputs: int
@@ -33,7 +34,7 @@ class Leak(NamedTuple):
     """How the images share its rows; None where its rows are not known."""
     undone: bool = False
     """Its rows are combinations that the server knows."""
-    weight: Tensor | None = None
+    weight: Tensor | None = field(default=None, compare=False, repr=False)
     """(units, inputs): the rows themselves."""
 
 

@@ -164,7 +164,7 @@ def _leak(product: Product, picture: Tensor | None, images: int, rng: torch.Gene
             return _summed(product, picture, images, rng)
         flat = distinct([g.reshape(-1, g.shape[-1]) for g in product.gradients])
         alone = max((tokens(rows, rng) for rows in flat), default=0.0)
-        return _summed(product, picture, images, rng)._replace(tokens=alone)
+        return replace(_summed(product, picture, images, rng), tokens=alone)
     given = product.given[:, 0]
     held = 1.0 if product.pixels else holds(given, picture)
     if inputs < _least(product, picture) or held == 0 or not varies(given):
@@ -199,7 +199,7 @@ def _summed(product: Product, picture: Tensor | None, images: int, rng: torch.Ge
     if held == 0 or not varies(main):
         return nothing
     shares = drawn([weights], main, count, rng, held)
-    return nothing._replace(held=held, shares=shares, crowd=crowd(weights))
+    return replace(nothing, held=held, shares=shares, crowd=crowd(weights))
 
 
 def _place(product: Product, place: int) -> Product:
@@ -227,7 +227,7 @@ def most(profiles: Sequence[Profile]) -> Profile:
         for size in leak.shares:
             each = [other.shares[size] for other in beside if size in other.shares]
             shares[size] = Reading(max(r.alone for r in each), max(r.apart for r in each), max(r.rows for r in each))
-        leaks[name] = leak._replace(shares=shares, tokens=max(other.tokens for other in beside))
+        leaks[name] = replace(leak, shares=shares, tokens=max(other.tokens for other in beside))
     owned, of_few = max(other.owned for other in profiles), max(other.owned_of_few for other in profiles)
     return replace(profiles[0], leaks=leaks, owned=owned, owned_of_few=of_few)
 

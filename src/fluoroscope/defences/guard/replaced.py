@@ -23,7 +23,7 @@ def replaced(found: Profile, agreed: Other) -> list[Reason]:
         base = known.leaks.get(name)
         if base is None or base.crowd is None or base.weight is None or leak.crowd is None or leak.weight is None:
             continue
-        if leak.weight.shape != base.weight.shape or not leak.units == base.units == len(leak.weight):
+        if leak.weight.shape != base.weight.shape or not leak.crowd.rows == base.crowd.rows == len(leak.weight):
             continue
         moved = (leak.weight - base.weight).norm(dim=1) / base.weight.norm(dim=1).clamp_min(1e-30)
         new = sorted(leak.crowd.alone - base.crowd.alone)
