@@ -34,7 +34,7 @@ def behaviour(network: nn.Module | None, agreed: nn.Module | None, given: Batch 
 
     Args:
         network: the model that came; None where its arrays fill no network that is known.
-        agreed: the agreed network with its own numbers, if there is one.
+        agreed: the agreed network with its own numbers, if there is one; the very same object is run once.
         given: the client's own images or example inputs; None tries stand-ins of likely shapes.
         seed: of what is drawn; the client's own, so that nobody can prepare for it.
     """
@@ -55,7 +55,9 @@ def behaviour(network: nn.Module | None, agreed: nn.Module | None, given: Batch 
 
     @cache
     def known() -> Profile | None:
-        return None if agreed is None else _tried(lambda: profile(prepared(agreed), batch, seed))
+        if agreed is None or agreed is network:
+            return None if agreed is None else found
+        return _tried(lambda: profile(prepared(agreed), batch, seed))
 
     reasons = consequence(found, twins, known)
     return Behaviour(found, tuple(reasons), batch)
