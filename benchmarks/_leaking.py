@@ -31,6 +31,8 @@ def leaks(case: Case, images: Tensor, labels: Tensor) -> str:
         return "owned" if owned(case.model, images) >= OWNS > owned(case.agreed, images) else ""
     if kind.startswith("silence") or kind.endswith(("silent", "dead", "minus", "minus-bias", "bias-1000")):
         return "silent" if silenced(case.model, case.agreed, images, labels) else ""
+    if kind.startswith("findings/"):
+        return "owned" if found_by(case.model, images) >= OWNS > found_by(case.agreed, images) else ""
     if kind.startswith("gate/"):
         return "owned" if whose(case.model, images, labels) >= OFTEN > whose(case.agreed, images, labels) else ""
     each = [_read(case, images, labels.roll(shift)) for shift in range(LABELLINGS)]
@@ -130,6 +132,18 @@ def owned(model: nn.Module, images: Tensor) -> float:
         own = whole - without
         most = max(most, float(F.cosine_similarity(whole, own, dim=0)))
     return most
+
+
+def found_by(model: nn.Module, images: Tensor) -> float:
+    """Cosine of a batch's gradient with that of its one patient with findings, by a loss per finding."""
+    model = copy.deepcopy(model).train().requires_grad_(True)
+    few = images[:FEW]
+    with_findings = torch.zeros_like(model(few).detach())
+    with_findings[0] = 1.0
+    each = F.binary_cross_entropy_with_logits(model(few), with_findings, reduction="none").sum(dim=1)
+    parts = [torch.autograd.grad(loss, list(model.parameters()), retain_graph=True) for loss in (each.sum(), each[0])]
+    whole, own = (torch.cat([g.flatten() for g in part[:-2]]).double() for part in parts)
+    return float(F.cosine_similarity(whole, own, dim=0))
 
 
 def whose(model: nn.Module, images: Tensor, labels: Tensor) -> float:

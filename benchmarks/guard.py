@@ -29,6 +29,7 @@ from benchmarks._honest import grown, honest, noised, pruned, quantised
 from benchmarks._hosts import hosts
 from benchmarks._leaking import LITTLE, leaks
 from benchmarks._monai import class_prior, lora_merged, monai, odd
+from benchmarks._projected import projected
 from fluoroscope.data import Request, load
 from fluoroscope.defences.guard import Verdict, inspect
 from fluoroscope.defences.guard.stand_ins import stand_ins
@@ -92,6 +93,12 @@ def once_more(aux: dict[tuple[int, int], Tensor]) -> Iterator[Case]:
     for number, images in enumerate(aux.values()):
         torch.manual_seed(SEED + number)
         yield from further(images[:96], torch.Generator().manual_seed(SEED + number))
+
+
+def beyond(aux: dict[tuple[int, int], Tensor]) -> Iterator[Case]:
+    for number, images in enumerate(aux.values()):
+        torch.manual_seed(SEED + number)
+        yield from projected(images[:96], torch.Generator().manual_seed(SEED + number))
 
 
 def misses(name: str, cases: Iterable[Case], aux: dict[tuple[int, int], Tensor]) -> None:
@@ -272,6 +279,7 @@ def main() -> None:
         "places": lambda: misses("in other places", elsewhere(aux), aux),
         "combined": lambda: misses("in secret combinations", secretly(aux), aux),
         "further": lambda: misses("of a second round", once_more(aux), aux),
+        "projected": lambda: misses("read beyond what follows", beyond(aux), aux),
         "adaptive": lambda: misses("adaptive", adaptive(aux), aux),
         "published": lambda: misses("published and disguised", crafted(aux, SEED), aux),
         "monai": lambda: alarms("MONAI and odd parts", hospitals(aux)),

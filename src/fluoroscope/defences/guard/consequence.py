@@ -6,7 +6,7 @@ agreed network. Wide dense layers leak by themselves; what is refused is what le
 
 from dataclasses import dataclass
 
-from fluoroscope.defences.guard.drawn_apart import combined, drawn_apart
+from fluoroscope.defences.guard.drawn_apart import alone_in_combinations, combined, drawn_apart
 from fluoroscope.defences.guard.isolation import NOTHING
 from fluoroscope.defences.guard.leak import Leak
 from fluoroscope.defences.guard.ownership import owned
@@ -41,6 +41,7 @@ def consequence(found: Profile, twin: Other, agreed: Other) -> list[Reason]:
         *drawn_apart(found, agreed),
         *replaced(found, agreed),
         *combined(found, agreed),
+        *alone_in_combinations(found, twin, agreed),
         *_tokens(found, twin, agreed),
         *owned(found, twin, agreed),
         *_silent(found, agreed),

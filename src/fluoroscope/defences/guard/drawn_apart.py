@@ -16,6 +16,9 @@ COMBINED, COMBINED_TIMES, GATED = 0.2, 1.3, 0.045
 """Shares of all batches, added up, that have to be read of combinations of rows; how often the agreed network's; and
 an image's share of such a row. Honest networks show some images in combinations, and more as they are trained, but
 all images go into each; those of a gate are few."""
+SINGLE, SINGLE_TIMES, SINGLE_READ = 0.1, 3.0, 0.06
+"""An image's share of a combination that only the server knows, how often an honest network's, and the share of the
+images that are alone in one, in all layers: honest networks let all images into each, trained ones too."""
 DRAWN, DRAWN_TIMES, DIED = 0.045, 1.5, 0.02
 """How much more than in the agreed network images keep rows to themselves, while no more rows than this died."""
 FAR, FAR_TIMES = 0.06, 1.6
@@ -114,6 +117,42 @@ def combined(found: Profile, agreed: Other) -> list[Reason]:
             numbers = {"shares that can be read": _read(leak), "in the agreed network": before}
             return [Reason("isolation", name, "refuse", sentence, numbers)]
     return []
+
+
+def alone_in_combinations(found: Profile, twin: Other, agreed: Other) -> list[Reason]:
+    """Combinations of rows that have one image each, where those of honest weights have all of them."""
+    single = {
+        name: leak.crowd.concentration
+        for name, leak in found.leaks.items()
+        if leak.undone and leak.crowd and leak.crowd.concentration >= SINGLE and leak.shares
+    }
+    other = (agreed() or twin()) if sum(_alone(found.leaks[name]) for name in single) >= SINGLE_READ else None
+    if other is None:
+        return []
+    before = {name: other.leaks[name].crowd for name in single if name in other.leaks}
+    honest = {name: crowd.concentration if crowd is not None else 0.0 for name, crowd in before.items()}
+    beyond = [
+        name
+        for name, now in single.items()
+        if now >= SINGLE_TIMES * honest.get(name, 0.0)
+        and (name not in honest or _alone(found.leaks[name]) >= MORE * _alone(other.leaks[name]))
+    ]
+    alone = sum(_alone(found.leaks[name]) for name in beyond)  # each layer may show a few
+    if alone < SINGLE_READ:
+        return []
+    name = max(beyond, key=lambda each: _alone(found.leaks[each]))
+    sentence = (
+        f"Up to {alone:.0%} of your images are alone in combinations of rows that only the server knows: {name}, and "
+        f"{len(beyond) - 1} other layers. An image's share of one is {single[name]:.2f} on the mean; of honest "
+        f"weights, trained or not, it is {honest.get(name, 0.0):.2f}."
+    )
+    numbers = {"share alone": alone, "concentration": single[name], "honest": honest.get(name, 0.0)}
+    return [Reason("isolation", name, "refuse", sentence, numbers)]
+
+
+def _alone(leak: Leak) -> float:
+    """Share that single rows give away, of the largest batch."""
+    return leak.shares[max(leak.shares)].alone if leak.shares else 0.0
 
 
 def _read(leak: Leak) -> float:

@@ -9,6 +9,8 @@ OWNED_OF_FEW, FEW_BEYOND = 0.5, 0.3
 """The same in small batches, since a gate that few images pass leaves most of these to one of them. Beside the agreed
 network alone: one that training is about to kill does the same."""
 FISHED, FISHED_BEYOND = 10.0, 5.0
+SURE = 8.1
+"""Logits, with a minus: less than one in three thousand. A rare finding may be as seldom, and not all at once."""
 ALIVE = 0.01
 """Of a twin's gradient: less gets through a network that has died, by one image or another."""
 
@@ -41,4 +43,17 @@ def owned(found: Profile, twin: Other, agreed: Other) -> list[Reason]:
                 "is the only one of that class owns the update."
             )
             reasons.append(Reason("fishing", "", "refuse", sentence, {"gradient of one class": found.class_ratio}))
-    return reasons
+    return [*reasons, *_never(found, agreed)]
+
+
+def _never(found: Profile, agreed: Other) -> list[Reason]:
+    """Beside the agreed network alone: outputs that are no logits may have any size."""
+    known = agreed() if found.highest <= -SURE else None
+    if known is None or known.highest <= -SURE / 2:
+        return []
+    sentence = (
+        f"No output is above {found.highest:.0f} for any of your images, while the agreed network's reach "
+        f"{known.highest:.1f}. As logits of findings that says never to each: the one patient who has a finding owns "
+        "the update then, and a batch without one sends nothing."
+    )
+    return [Reason("fishing", "", "refuse", sentence, {"highest output": found.highest, "agreed": known.highest})]

@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
+from torch.autograd.graph import GradientEdge
 
-from fluoroscope.defences.guard.undone import DEEPEST, combinations, undone
+from fluoroscope.defences.guard.undone import DEEPEST, beyond, combinations, undone
 from fluoroscope.defences.guard.watch import Seen, Watch
 
 
@@ -36,13 +37,15 @@ class Product:
     overlaps: bool = False
     """Its tokens are patches that overlap, and add up."""
     undone: bool = False
-    """Its units are those of a layer behind it."""
+    """Its units are those of a layer behind it, or what its own have beyond what that layer makes of any image."""
+    beyond: tuple[Tensor, ...] = ()
+    """(images, 1, units): gradients before the bends, without what the next layers make of any image."""
 
 
 def products(watch: Watch, loss: Tensor, images: int, chosen: Callable[[Seen], bool] = lambda _: True) -> list[Product]:
     """What the watched products read and what comes back to them."""
     wanted = [seen for seen in watch.seen if chosen(seen)]
-    edges = [edge for seen in wanted for edge in (seen.out, *(edge for edge, _ in seen.bends))]
+    edges = [edge for seen in wanted for edge in (seen.out, *_edges(seen))]
     if not edges or not loss.requires_grad:
         return []
     found = iter(torch.autograd.grad(loss, edges, allow_unused=True))
@@ -50,7 +53,9 @@ def products(watch: Watch, loss: Tensor, images: int, chosen: Callable[[Seen], b
     numbers = {id(seen): number for number, seen in enumerate(watch.seen)}
     for seen in wanted:
         own = next(found)
-        bends = [next(found) for _ in seen.bends]
+        at = dict(zip(_edges(seen), [next(found) for _ in _edges(seen)], strict=True))
+        bends = [at[bend.before] for bend in seen.bends]
+        behind = [None if bend.behind is None else at[bend.behind] for bend in seen.bends]
         given = seen.form.samples(seen.given)
         gradients = []
         if own is not None:
@@ -58,11 +63,14 @@ def products(watch: Watch, loss: Tensor, images: int, chosen: Callable[[Seen], b
             gradients.append(rows)
             if seen.left is not None and seen.left.shape[0] == rows.shape[-1]:
                 gradients.append(rows @ seen.left.to(rows))
-        for bend in bends:
+        beyond_: list[Tensor | None] = []
+        for bend, after in zip(bends, behind, strict=True):
             if bend is None or own is None:
                 continue
             if bend.shape == own.shape:
                 gradients.append(_tokens(seen.form.units(bend), images))
+                if after is not None and gradients[-1].shape[:2] == (images, 1):
+                    beyond_.append(beyond(gradients[-1], _tokens(seen.form.units(after), images)))
             elif gradients[0].shape[1] == 1 and bend.shape[0] == images:
                 gradients.append(bend.flatten(1)[:, None])
         made[numbers[id(seen)]] = Product(
@@ -74,12 +82,18 @@ def products(watch: Watch, loss: Tensor, images: int, chosen: Callable[[Seen], b
             seen.form.matrix(seen.weight),
             seen.form.apart,
             seen.form.overlaps,
+            beyond=tuple(each for each in beyond_ if each is not None),
         )
     if not all(bool(torch.isfinite(g).all()) for each in made.values() for g in each.gradients):
         raise ValueError("the gradient is not finite on these images")
     made = _joined(made, images)
     last = max(made)
     return [each for number in made for each in (made[number], *_undone(watch, made, number, last))]
+
+
+def _edges(seen: Seen) -> list[GradientEdge]:
+    """Where its gradient is taken, beside its output."""
+    return [edge for bend in seen.bends for edge in (bend.before, bend.behind) if edge is not None]
 
 
 def _joined(made: dict[int, Product], images: int) -> dict[int, Product]:
@@ -110,6 +124,10 @@ def _undone(watch: Watch, made: dict[int, Product], number: int, last: int) -> l
     product = made[number]
     mixtures = _mixtures(watch, made, number, last, DEEPEST)
     found = []
+    if product.beyond:
+        found.append(
+            replace(product, name=f"{product.name} beyond what follows", gradients=product.beyond, undone=True)
+        )
     for name, mixture in mixtures:
         fitting = [g for g in product.gradients if g.shape[1] == 1 and g.shape[2] == len(mixture)]
         if product.given is None or product.given.shape[1] != 1 or not fitting:

@@ -13,7 +13,7 @@ from fluoroscope.defences.guard.gradient_shares import class_ratio, shares
 from fluoroscope.defences.guard.held import holds, recognisable, varies
 from fluoroscope.defences.guard.isolation import Reading, crowd, own_row, tokens
 from fluoroscope.defences.guard.leak import FEWEST, LEAST, SHORTEST, SIZES, Leak, drawn, largest
-from fluoroscope.defences.guard.losses import losses, sizes
+from fluoroscope.defences.guard.losses import losses, outputs, sizes
 from fluoroscope.defences.guard.products import Product, products
 from fluoroscope.defences.guard.unwatched import Held, free, unwatched
 from fluoroscope.defences.guard.watch import Watch, watched
@@ -49,6 +49,8 @@ class Profile:
     """How much larger the gradient of the one class that gets most is than that of the next."""
     owned_of_few: float = 0.0
     """The largest share that one image has in a small batch, on the mean."""
+    highest: float = math.inf
+    """The largest value that the network returned for any image; of its first output, if it has several."""
 
     def numbers(self) -> dict[str, float]:
         """What is kept of it from round to round."""
@@ -73,7 +75,8 @@ def prepared(network: nn.Module) -> nn.Module:
     """A copy that can be run as a client trains it: in single precision, batches by their own statistics."""
     made = copied(network).float().train().requires_grad_(False)
     for module in made.modules():
-        if isinstance(module, nn.modules.batchnorm._NormBase) and module.track_running_stats:
+        # One that stays as it is in training, as frozen norms do, divides by what the server sent.
+        if isinstance(module, nn.modules.batchnorm._NormBase) and module.track_running_stats and module.training:
             module.track_running_stats = False
             module.running_mean = module.running_var = module.num_batches_tracked = None
     return made
@@ -117,7 +120,8 @@ def profile(network: nn.Module, batch: Batch, seed: int = 0) -> Profile:
     work = sum(seen.form.work for seen in watch.seen) / batch.size
     leaks |= unwatched(network, batch, hidden, max(PRODUCTS / max(3 * work, 1), SLIDING), rng)
     own = shares(found, batch.size, rng)
-    return Profile(leaks, own.owned, own.passed, batch.size, ratio, own.owned_of_few)
+    highest = float(outputs(out)[0].detach().max())
+    return Profile(leaks, own.owned, own.passed, batch.size, ratio, own.owned_of_few, highest)
 
 
 def _each_alone(network: nn.Module, batch: Batch, held: Mapping[str, Held], rng: torch.Generator) -> Profile:

@@ -21,6 +21,8 @@ RIDGE = 1e-6
 """Of the mean energy of the next layer's units: what is weaker than its rounding is not told apart."""
 ROUNDING = 1e-5
 """Of the largest gradient, below which an undone one is nothing."""
+SPANNED, MOST_SPANNED = 1e-10, 0.5
+"""Energy of a direction beside the strongest, above rounding; and directions that are few beside images and units."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,3 +76,27 @@ def undone(gradient: Tensor, mixture: Tensor) -> Tensor:
     """(images, 1, m): what the combinations have of (images, 1, units), without rounding."""
     rows = gradient @ mixture.to(gradient)
     return torch.where(rows.abs() > ROUNDING * rows.abs().max(), rows, torch.zeros_like(rows))
+
+
+def beyond(before: Tensor, behind: Tensor) -> Tensor | None:
+    """(images, 1, units): what a bend adds to a gradient that the layers behind it do not make of any image.
+
+    Behind a bend the gradients of all images lie in a space of few dimensions, as many as the next layer has units, and
+    the server knows it: it sent the weights. What is left without it is the bend's alone: which units an image opens or
+    shuts. So a leaky rectifier, which shuts for nobody, and units that are shut for one image only show single images.
+
+    Args:
+        before: gradient at what goes into the bend, (images, 1, units).
+        behind: at what comes out.
+
+    Returns:
+        None where the space is not small beside images and units.
+    """
+    rows, after = before[:, 0].double(), behind[:, 0].double()
+    values, vectors = torch.linalg.eigh(after @ after.T)
+    kept = values > SPANNED * values[-1].clamp_min(1e-300)
+    if not 0 < int(kept.sum()) <= MOST_SPANNED * min(after.shape):
+        return None
+    basis = (after.T @ vectors[:, kept]) / values[kept].sqrt()
+    left = rows - (rows @ basis) @ basis.T
+    return torch.where(left.abs() > ROUNDING * rows.abs().max(), left, torch.zeros_like(left))[:, None].to(before)

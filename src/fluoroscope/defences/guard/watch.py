@@ -25,6 +25,16 @@ MOST_BENDS, LONGEST = 4, 16
 MOST_DROPPED = 0.5
 
 
+@dataclass(frozen=True)
+class Bend:
+    """A place where a product's values bend."""
+
+    before: GradientEdge
+    shape: tuple[int, ...]
+    behind: GradientEdge | None
+    """The same units after it; None where they are not one to one."""
+
+
 @dataclass(eq=False)
 class Seen:
     """A product while it is watched."""
@@ -38,7 +48,7 @@ class Seen:
     made: tuple[int, ...]
     pixels: bool
     leaves: frozenset[str]
-    bends: list[tuple[GradientEdge, tuple[int, ...]]] = field(default_factory=list)
+    bends: list["Bend"] = field(default_factory=list)
     behind: list[tuple[int, Tensor]] = field(default_factory=list)
     """Dense layers that read its units behind one bend, by number, and the slope of each unit that is straight."""
 
@@ -148,7 +158,8 @@ class Watch(TorchFunctionMode):
         linear = bool(bends) and len(data) == 1 and straight(data[0], out)
         passing = [v for v in data if bends and self._about(v).products and straight(v, out, HARDLY)]
         for number, edge, shape in () if linear else bends:
-            self.seen[number].bends.append((edge, shape))
+            behind = next((get_gradient_edge(v) for v in differentiable if v is out and tuple(v.shape) == shape), None)
+            self.seen[number].bends.append(Bend(edge, shape, behind))
         learnt = any(self._about(value).learnt for value in data)
         straight_ = self._straight(data, bends, out)
         if form is not None and form.one_side and isinstance(out, Tensor) and out.requires_grad:
