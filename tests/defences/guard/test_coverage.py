@@ -196,8 +196,10 @@ def test_arrays_of_any_shape_are_matrices():
     assert {name: each.rows for name, each in held.items()} == {"mask": 20, "flat": 20, "rows.0 and 15 more": 16}
     gradient = torch.tensor([[3.0, 0.0], [0.0, -4.0]])
     main, weights = own_row(gradient)
-    assert main.tolist() == [0.0, -1.0]
-    assert weights.tolist() == [3.0, 4.0]
+    assert main.tolist() == [0.0, 1.0]  # pictures are bright, whichever way the loss turns them
+    assert weights.tolist() == [3.0, -4.0]
+    assert own_row(gradient, torch.tensor([3.0, -2.0]))[0].tolist() == [0.0, 2.0]  # what was read, as it was
+    assert own_row(gradient, torch.tensor([3.0, 2.0]))[0].tolist() == [0.0, -2.0]
     assert Held((nn.Parameter(torch.rand(2)),), 1).matrix() is None
 
 

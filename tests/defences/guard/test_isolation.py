@@ -182,9 +182,9 @@ def test_inside_of_attention_is_watched_too():
 
 def test_features_hold_a_picture_or_do_not():
     images = torch.rand(48, 1, 8, 8, generator=rng()).cumsum(dim=2).cumsum(dim=3) / 32
-    assert holds(images.flatten(1) @ torch.randn(64, 80, generator=rng()), images) > 0.8
-    assert holds(images.mean(dim=(1, 2, 3))[:, None].expand(-1, 80), images) == 0
-    assert holds(torch.randn(48, 80, generator=rng()), images) == 0
+    assert holds(images.flatten(1) @ torch.randn(64, 80, generator=rng()), [images]) > 0.8
+    assert holds(images.mean(dim=(1, 2, 3))[:, None].expand(-1, 80), [images]) == 0
+    assert holds(torch.randn(48, 80, generator=rng()), [images]) == 0
 
 
 def test_a_profile_is_repeatable_changes_nothing_and_a_twin_is_fresh():

@@ -33,8 +33,13 @@ class Batch:
     @property
     def picture(self) -> Tensor | None:
         """The largest input of numbers: what a reading is compared with. A row of a table may stand before it."""
+        return next(iter(self.pictures), None)
+
+    @property
+    def pictures(self) -> tuple[Tensor, ...]:
+        """All inputs of numbers, the largest first: the smaller of two pictures is a patient's, too."""
         found = [v for v in (*self.inputs, *self.named.values()) if isinstance(v, Tensor) and v.is_floating_point()]
-        return max(found, key=lambda value: value[:1].numel(), default=None)
+        return tuple(sorted(found, key=lambda value: -value[:1].numel()))
 
     def first(self, count: int) -> "Batch":
         """The first images alone."""

@@ -127,6 +127,8 @@ def gaps(found: Profile, other: Profile | None) -> list[Gap]:
     """For every layer and batch size, what single rows give away, and rows or differences."""
     made = []
     for name, leak in found.leaks.items():
+        if leak.beyond:
+            continue
         base = other.leaks.get(name) if other is not None else None
         for images, reading in leak.shares.items():
             same = (base.shares.get(images) if base is not None else None) or NOTHING

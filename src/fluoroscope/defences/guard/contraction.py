@@ -13,7 +13,8 @@ MATRIX = frozenset(["matmul", "__matmul__", "mm", "bmm"])
 BIASED = frozenset(["addmm", "baddbmm", "addmv"])
 ELEMENTWISE = frozenset(["mul", "__mul__", "__rmul__", "multiply"])
 FEWEST_INPUTS = 16
-FEW_PLACES = 16
+FEW_PLACES, MOST_PLACES = 16, 64
+"""Places on which a convolution's rows may show single images; the second where kernels reach a quarter of the map."""
 CONVOLUTIONS = frozenset(["conv1d", "conv2d", "conv3d", "convolution"])
 TRANSPOSED = frozenset(["conv_transpose1d", "conv_transpose2d", "conv_transpose3d"])
 
@@ -225,7 +226,9 @@ def _convolution(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Contraction:
     pointwise = groups == 1 and max(kernel) == 1
     covers = groups == 1 and min(kernel) >= 8 and all(2 * k >= n for k, n in zip(kernel, x_.shape[2:], strict=True))
 
-    overlaps = groups == 1 and math.prod(places) <= FEW_PLACES and not (whole or patches or pointwise or covers)
+    wide = math.prod(places) <= MOST_PLACES and math.prod(kernel) >= math.prod(x_.shape[2:]) / 4
+    few = math.prod(places) <= FEW_PLACES or wide
+    overlaps = groups == 1 and few and not (whole or patches or pointwise or covers)
     slides = not (whole or patches or pointwise or covers or overlaps)
 
     def samples(v: Tensor) -> Tensor | None:

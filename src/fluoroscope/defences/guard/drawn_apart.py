@@ -99,7 +99,11 @@ def combined(found: Profile, agreed: Other) -> list[Reason]:
     gated = {
         name: leak
         for name, leak in found.leaks.items()
-        if leak.undone and leak.crowd and leak.crowd.concentration >= GATED and _read(leak) >= COMBINED
+        if leak.undone
+        and not leak.beyond
+        and leak.crowd
+        and leak.crowd.concentration >= GATED
+        and _read(leak) >= COMBINED
     }
     known = agreed() if gated else None
     if known is None:

@@ -31,14 +31,27 @@ class Shares(NamedTuple):
 
 
 def shares(found: list[Product], images: int, rng: torch.Generator) -> Shares:
-    """What the images have of the gradient; nobody owns anything where there is only one product."""
-    first, last = found[0].gradients, found[-1].gradients
-    if not first or not last or len(first[0]) != images or found[0] is found[-1]:
+    """What the images have of the gradient at each product that reads pixels, the worst of them.
+
+    A branch may have a gate of its own. Nobody owns anything where there is only one product.
+    """
+    last = found[-1].gradients
+    reading = [each for each in found[:-1] if (each is found[0] or each.pixels) and not each.undone]
+    energies = [_energy(each, images) for each in reading]
+    known = [energy for energy in energies if energy is not None]
+    if not known or not last:
         return Shares(0.0, 1.0, 0.0)
-    energy = first[0].double().flatten(1).square().sum(dim=1)
-    whole, out = float(energy.sum()), float(last[0].double().square().sum())
-    owned = float(energy.max()) / whole if whole > 0 else 0.0
-    return Shares(owned, math.sqrt(whole / out) if out > 0 else 1.0, _of_few(energy, rng))
+    out = float(last[0].double().square().sum())
+    owned = max(float(energy.max()) / max(float(energy.sum()), 1e-300) for energy in known)
+    passed = min(math.sqrt(float(energy.sum()) / out) if out > 0 else 1.0 for energy in known)
+    return Shares(owned, passed, max(_of_few(energy, rng) for energy in known))
+
+
+def _energy(product: Product, images: int) -> Tensor | None:
+    """(images,) of the gradient at what a product gives."""
+    if not product.gradients or len(product.gradients[0]) != images:
+        return None
+    return product.gradients[0].double().flatten(1).square().sum(dim=1)
 
 
 def _of_few(energy: Tensor, rng: torch.Generator) -> float:

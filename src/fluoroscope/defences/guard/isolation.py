@@ -25,8 +25,8 @@ MANY_ROWS = 1024
 MOST_TOKENS, MOST_TOKEN_ROWS = 2048, 512
 MOST_PAIRED, MOST_PAIRED_TOKENS = 160, 512
 FEWEST_TOKENS, FEWEST_ROWS = 16, 8
-ASLEEP = 1e-20
-"""Of the largest row: below, a row has no gradient. A row may speak softly, and be read all the same."""
+ASLEEP, INAUDIBLE = 1e-36, 1e-20
+"""Of the largest row: below, a row has no gradient; and the same in units of the rows' own weights."""
 MOSTLY = 0.5
 """Of the inverse participation ratio of a row, from which on it is one image's."""
 COMMON = 3
@@ -192,11 +192,32 @@ def tokens(gradient: Tensor, generator: torch.Generator | None = None) -> float:
     return max(float(alone.double().mean()), pairs)
 
 
-def own_row(gradient: Tensor) -> tuple[Tensor, Tensor]:
-    """What one image puts into its largest row of (rows, inputs), and how much of its own into every row."""
+def own_row(gradient: Tensor, bias: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """What one image puts into its largest row of (rows, inputs), and how much of its own into every row.
+
+    The loss turns signs round and scales: divided by the gradient of its bias, a row is what was read. Without one it
+    has size one, and pictures are bright.
+    """
     sizes = gradient.norm(dim=1)
-    main = F.normalize(gradient[sizes.argmax()], dim=0)
-    return main, torch.copysign(sizes, gradient @ main)
+    largest = sizes.argmax()
+    main = F.normalize(gradient[largest], dim=0)
+    main = torch.copysign(torch.ones(()), main.sum()) * main
+    if bias is not None and float(bias[largest].abs()) > 1e-6 * float(sizes[largest]):
+        main = gradient[largest] / bias[largest]
+    return main, torch.copysign(sizes, gradient @ main) / main.norm().clamp_min(1e-30)
+
+
+def awake(gradient: Tensor, weight: Tensor) -> Tensor:
+    """Without the rows that say nothing: a row may whisper, if its weights do, and training moves it all the same.
+
+    Args:
+        gradient: (images, units).
+        weight: (units, inputs), by whose size a row is heard.
+    """
+    if gradient.shape[1] != len(weight):
+        return gradient
+    loud = gradient.abs().amax(dim=0).double() / weight.double().norm(dim=1).clamp_min(1e-300)
+    return torch.where(loud > INAUDIBLE * loud.max(), gradient, torch.zeros_like(gradient))
 
 
 def single(rows: Tensor) -> Tensor:

@@ -34,6 +34,8 @@ class Leak:
     """How the images share its rows; None where its rows are not known."""
     undone: bool = False
     """Its rows are combinations that the server knows."""
+    beyond: bool = False
+    """Its rows are what is left beyond what the next layers make of any image."""
     weight: Tensor | None = field(default=None, compare=False, repr=False)
     """(units, inputs): the rows themselves."""
 

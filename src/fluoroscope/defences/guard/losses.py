@@ -34,8 +34,13 @@ def labels(images: int, classes: int, rng: torch.Generator) -> Tensor:
 
 def losses(given: Any, images: int, rng: torch.Generator) -> Tensor | None:  # noqa: ANN401
     """One number per image; None where nothing that was returned depends on the input."""
-    parts = [_part(value.float(), images, rng) for value in outputs(given)]
+    parts = of_each_output(given, images, rng)
     return torch.stack(parts).sum(dim=0) if parts else None
+
+
+def of_each_output(given: Any, images: int, rng: torch.Generator) -> list[Tensor]:  # noqa: ANN401
+    """The same for every output by itself."""
+    return [_part(value.float(), images, rng) for value in outputs(given)]
 
 
 def _part(out: Tensor, images: int, rng: torch.Generator) -> Tensor:

@@ -5,7 +5,7 @@ from one forward and one backward pass.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 import torch
@@ -48,7 +48,7 @@ def products(watch: Watch, loss: Tensor, images: int, chosen: Callable[[Seen], b
     edges = [edge for seen in wanted for edge in (seen.out, *_edges(seen))]
     if not edges or not loss.requires_grad:
         return []
-    found = iter(torch.autograd.grad(loss, edges, allow_unused=True))
+    found = iter(torch.autograd.grad(loss, edges, retain_graph=True, allow_unused=True))
     made: dict[int, Product] = {}
     numbers = {id(seen): number for number, seen in enumerate(watch.seen)}
     for seen in wanted:
@@ -64,15 +64,18 @@ def products(watch: Watch, loss: Tensor, images: int, chosen: Callable[[Seen], b
             if seen.left is not None and seen.left.shape[0] == rows.shape[-1]:
                 gradients.append(rows @ seen.left.to(rows))
         beyond_: list[Tensor | None] = []
-        for bend, after in zip(bends, behind, strict=True):
+        for bend_, bend, after in zip(seen.bends, bends, behind, strict=True):
             if bend is None or own is None:
                 continue
             if bend.shape == own.shape:
                 gradients.append(_tokens(seen.form.units(bend), images))
                 if after is not None and gradients[-1].shape[:2] == (images, 1):
-                    beyond_.append(beyond(gradients[-1], _tokens(seen.form.units(after), images)))
+                    slope = None if bend_.slope is None else _tokens(seen.form.units(bend_.slope), images)
+                    beyond_.append(beyond(gradients[-1], _tokens(seen.form.units(after), images), slope))
             elif gradients[0].shape[1] == 1 and bend.shape[0] == images:
                 gradients.append(bend.flatten(1)[:, None])
+                if after is not None:  # several layers that bend together
+                    beyond_.append(beyond(gradients[-1], after.flatten(1)[:, None]))
         made[numbers[id(seen)]] = Product(
             seen.name,
             None if given is None else _tokens(given, images),
@@ -88,7 +91,26 @@ def products(watch: Watch, loss: Tensor, images: int, chosen: Callable[[Seen], b
         raise ValueError("the gradient is not finite on these images")
     made = _joined(made, images)
     last = max(made)
+    made |= {-1 - i: each for i, each in enumerate(_all_uses(made.values()))}
     return [each for number in made for each in (made[number], *_undone(watch, made, number, last))]
+
+
+def together(found: list[Product], others: list[Product]) -> list[Product]:
+    """The same products by another loss, too: which of several outputs a client trains is not the guard's to know."""
+    beside = {each.name: each for each in others}
+    counts = [each.name for each in found]
+    if len(set(counts)) < len(counts) or len(beside) < len(others):
+        return found  # which is which cannot be told by their names
+    return [
+        replace(
+            each,
+            gradients=(*each.gradients, *beside[each.name].gradients),
+            beyond=(*each.beyond, *beside[each.name].beyond),
+        )
+        if each.name in beside
+        else each
+        for each in found
+    ]
 
 
 def _edges(seen: Seen) -> list[GradientEdge]:
@@ -116,12 +138,31 @@ def _joined(made: dict[int, Product], images: int) -> dict[int, Product]:
     return joined
 
 
+def _all_uses(products_: Iterable[Product]) -> list[Product]:
+    """Weights that are used several times send the sum of their gradients: each use is a token of one product."""
+    uses: dict[str, list[Product]] = {}
+    for each in products_:
+        if each.given is not None and each.given.shape[1] == 1 and each.gradients:
+            uses.setdefault(each.name, []).append(each)
+    found = []
+    for name, same in uses.items():
+        given = [each.given for each in same if each.given is not None]
+        if len(same) < 2 or len({value.shape for value in given}) > 1:
+            continue
+        kinds = [torch.cat(kind, dim=1) for kind in zip(*(each.gradients for each in same), strict=False)]
+        whole = replace(same[0], name=f"{name}, all uses", given=torch.cat(given, dim=1), gradients=tuple(kinds))
+        found.append(replace(whole, beyond=()))
+    return found
+
+
 def _undone(watch: Watch, made: dict[int, Product], number: int, last: int) -> list[Product]:
     """What this layer read beside the gradient of units behind it, where the server can undo what lies between.
 
     The last layer is left out: its units are few classes, and no image has one to itself.
     """
     product = made[number]
+    if number < 0:
+        return []
     mixtures = _mixtures(watch, made, number, last, DEEPEST)
     found = []
     if product.beyond:
@@ -135,7 +176,14 @@ def _undone(watch: Watch, made: dict[int, Product], number: int, last: int) -> l
         rows = undone(fitting[-1], mixture)
         weight = mixture.T.to(product.weight) @ product.weight
         found.append(
-            replace(product, name=f"{product.name} behind {name}", gradients=(rows,), weight=weight, undone=True)
+            replace(
+                product,
+                name=f"{product.name} behind {name}",
+                gradients=(rows,),
+                weight=weight,
+                undone=True,
+                beyond=(),
+            )
         )
     return found
 

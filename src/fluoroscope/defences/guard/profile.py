@@ -11,12 +11,12 @@ from fluoroscope.defences.guard.batches import MOST_IMAGES, Batch
 from fluoroscope.defences.guard.copied import copied
 from fluoroscope.defences.guard.gradient_shares import class_ratio, shares
 from fluoroscope.defences.guard.held import holds, recognisable, varies
-from fluoroscope.defences.guard.isolation import Reading, crowd, own_row, tokens
+from fluoroscope.defences.guard.isolation import Reading, awake, crowd, own_row, tokens
 from fluoroscope.defences.guard.leak import FEWEST, LEAST, SHORTEST, SIZES, Leak, drawn, largest
-from fluoroscope.defences.guard.losses import losses, outputs, sizes
-from fluoroscope.defences.guard.products import Product, products
+from fluoroscope.defences.guard.losses import of_each_output, outputs, sizes
+from fluoroscope.defences.guard.products import Product, products, together
 from fluoroscope.defences.guard.unwatched import Held, free, unwatched
-from fluoroscope.defences.guard.watch import Watch, watched
+from fluoroscope.defences.guard.watch import Seen, Watch, watched
 from fluoroscope.rng import generator
 
 PRODUCTS = 10 * 10**9
@@ -25,10 +25,13 @@ MOST_KNOWN = 8
 """Tokens, up to which it is asked whether all but one are the same for every image."""
 MOST_APART = 4
 """Layers beside each other that are looked at: those whose rows have the fewest images."""
-MOST_SUMMED = 32
-"""Images whose own gradients are put together where several tokens of each add up in a row."""
+MOST_SUMMED, CHEAP = 32, 2 * 10**8
+"""Images whose own gradients are put together where several tokens of each add up in a row; twice as many where that
+takes no more multiplications than so many."""
 OVERLAPPING = 8
 """Share of the multiplications, as a divisor, for convolutions on few places: most networks of hospitals have some."""
+MOST_OUTPUTS = 3
+"""Of a network with more, such as one with deep supervision, all outputs are trained together."""
 NOTHING_ELSE = 128
 """Images whose own gradients are taken where there is nothing else to judge by."""
 SLIDING = 8
@@ -100,21 +103,28 @@ def profile(network: nn.Module, batch: Batch, seed: int = 0) -> Profile:
         batch = batch.first(affordable(watch, few.size, bool(hidden)))
         if batch.size > few.size:
             watch, out = watched(network, batch)
-    each = losses(out, batch.size, rng)
+    parts = of_each_output(out, batch.size, rng)
+    each = torch.stack(parts).sum(dim=0) if parts else None
     if each is None or not each.requires_grad or not watch.seen:
         return _each_alone(network, batch, hidden, rng)
     total = (each / sizes(each, out)).sum()
     ratio = class_ratio(watch, watch.seen[-1].form.matrix(watch.seen[-1].weight), out)
     last, first = watch.seen[-1], watch.seen[0]
+
+    def chosen(seen: Seen) -> bool:
+        return seen is first or seen is last or seen.pixels or not seen.form.slides
+
     try:
-        found = products(watch, total, batch.size, lambda seen: seen is first or seen is last or not seen.form.slides)
+        found = products(watch, total, batch.size, chosen)
+        for part in parts if 1 < len(parts) <= MOST_OUTPUTS else ():
+            found = together(found, products(watch, part.sum(), batch.size, chosen))
     except (RuntimeError, IndexError):  # a product that is called as nobody foresaw
         return _each_alone(network, batch, free(network, (), (), pixels), rng)
     leaks: dict[str, Leak] = {}
-    picture = batch.picture
+    pictures = batch.pictures
     for product in found:
         head = product is found[-1] and len(product.weight) < LEAST
-        leak = None if head else _leak(product, picture, batch.size, rng)
+        leak = None if head else _leak(product, pictures, batch.size, rng)
         if leak is not None:
             leaks[f"{product.name}#{len(leaks)}" if product.name in leaks else product.name] = leak
     work = sum(seen.form.work for seen in watch.seen) / batch.size
@@ -147,7 +157,7 @@ def affordable(watch: Watch, images: int, free: bool = False) -> int:
     return max(SIZES[0][0] if whole else FEWEST, most)
 
 
-def _leak(product: Product, picture: Tensor | None, images: int, rng: torch.Generator) -> Leak | None:
+def _leak(product: Product, pictures: tuple[Tensor, ...], images: int, rng: torch.Generator) -> Leak | None:
     if product.given is None or not product.gradients:
         return None
     places, inputs = product.given.shape[1:]
@@ -156,50 +166,56 @@ def _leak(product: Product, picture: Tensor | None, images: int, rng: torch.Gene
         if product.apart:
             beside = [each for i in range(places) if (each := _place(product, i)).gradients]
             beside.sort(key=lambda each: crowd(each.gradients[0].flatten(1)).concentration, reverse=True)
-            leaks = [_leak(each, picture, images, rng) for each in beside[:MOST_APART]]
+            leaks = [_leak(each, pictures, images, rng) for each in beside[:MOST_APART]]
             return max((leak for leak in leaks if leak is not None), key=largest, default=None)
         vary = [i for i in range(places) if varies(product.given[:, i])] if places <= MOST_KNOWN else []
         if len(vary) == 1:  # the other tokens are the server's own
-            return _leak(_place(product, vary[0]), picture, images, rng)
+            return _leak(_place(product, vary[0]), pictures, images, rng)
     if places > 1 or len(product.given) != images:
         if inputs < LEAST:
             return None
         if product.overlaps:
-            return _summed(product, picture, images, rng)
+            return _summed(product, pictures, images, rng)
         flat = distinct([g.reshape(-1, g.shape[-1]) for g in product.gradients])
         alone = max((tokens(rows, rng) for rows in flat), default=0.0)
-        return replace(_summed(product, picture, images, rng), tokens=alone)
+        return replace(_summed(product, pictures, images, rng), tokens=alone)
     given = product.given[:, 0]
-    held = 1.0 if product.pixels else holds(given, picture)
-    if inputs < _least(product, picture) or held == 0 or not varies(given):
+    held = 1.0 if product.pixels else holds(given, pictures)
+    if inputs < _least(product, pictures) or held == 0 or not varies(given):
         return None
-    rows = distinct([gradient.flatten(1) for gradient in product.gradients if gradient.shape[1] == 1])
-    clear = 1.0 if product.pixels else recognisable(given, picture)
-    together = max(map(crowd, rows), key=lambda each: each.concentration, default=None)
+    rows = [awake(gradient.flatten(1), product.weight) for gradient in product.gradients if gradient.shape[1] == 1]
+    rows = distinct(rows)
+    clear = 1.0 if product.pixels else recognisable(given, pictures)
+    most_alone = max(map(crowd, rows), key=lambda each: each.concentration, default=None)
     shares_ = drawn(rows, given, images, rng, held)
     if inputs < LEAST:  # a short row is near to a mixture of few others by chance, in small batches
         shares_ = {size: reading for size, reading in shares_.items() if size == max(shares_)}
-    return Leak(inputs, units, held, shares_, 0.0, clear, together, product.undone, product.weight)
+    beyond = product.undone and bool(product.beyond)
+    return Leak(inputs, units, held, shares_, 0.0, clear, most_alone, product.undone, beyond, product.weight)
 
 
-def _least(product: Product, picture: Tensor | None) -> int:
+def _least(product: Product, pictures: tuple[Tensor, ...]) -> int:
     """Inputs that a layer must have to count: a patient's whole row of a table counts, however short it is."""
-    whole = LEAST if picture is None or picture.ndim != 2 else picture.shape[1]
+    whole = LEAST if not pictures or pictures[0].ndim != 2 else pictures[0].shape[1]
     return max(SHORTEST, min(LEAST, whole)) if product.pixels else LEAST
 
 
-def _summed(product: Product, picture: Tensor | None, images: int, rng: torch.Generator) -> Leak:
+def _summed(product: Product, pictures: tuple[Tensor, ...], images: int, rng: torch.Generator) -> Leak:
     """What rows show where several tokens of an image add up in each: by the image's own gradient, as a whole."""
     given, gradients = product.given, product.gradients[0]
     nothing = Leak(0 if given is None else given.shape[2], len(product.weight), 1.0, {})
     if given is None or len(given) != images or gradients.shape[:2] != given.shape[:2]:
         return nothing
-    count = min(images, MOST_SUMMED)
-    if count * given[0].numel() * gradients.shape[2] > PRODUCTS:
+    each = given[0].numel() * gradients.shape[2]
+    count = min(images, MOST_SUMMED if each * MOST_SUMMED > CHEAP else 2 * MOST_SUMMED)
+    if count * each > PRODUCTS:
         return nothing
-    pairs = [own_row(back.T @ read) for back, read in zip(gradients[:count], given[:count], strict=True)]
+    pairs = [own_row(g.T @ read, g.sum(dim=0)) for g, read in zip(gradients[:count], given[:count], strict=True)]
     main, weights = (torch.stack(part) for part in zip(*pairs, strict=True))
-    held = 1.0 if product.pixels else holds(main, None if picture is None else picture[:count])
+    heard = weights.abs().amax(dim=1) > 0  # an image that no row is awake for shows nothing, and is in nobody's way
+    if int(heard.sum()) < FEWEST:
+        return nothing
+    held = 1.0 if product.pixels else holds(main[heard], tuple(picture[:count][heard] for picture in pictures))
     if held == 0 or not varies(main):
         return nothing
     shares = drawn([weights], main, count, rng, held)

@@ -78,7 +78,7 @@ def undone(gradient: Tensor, mixture: Tensor) -> Tensor:
     return torch.where(rows.abs() > ROUNDING * rows.abs().max(), rows, torch.zeros_like(rows))
 
 
-def beyond(before: Tensor, behind: Tensor) -> Tensor | None:
+def beyond(before: Tensor, behind: Tensor, slope: Tensor | None = None) -> Tensor | None:
     """(images, 1, units): what a bend adds to a gradient that the layers behind it do not make of any image.
 
     Behind a bend the gradients of all images lie in a space of few dimensions, as many as the next layer has units, and
@@ -88,15 +88,29 @@ def beyond(before: Tensor, behind: Tensor) -> Tensor | None:
     Args:
         before: gradient at what goes into the bend, (images, 1, units).
         behind: at what comes out.
+        slope: the bend's derivative: what does not come by way of it goes past it, by weights that are known, too.
 
     Returns:
         None where the space is not small beside images and units.
     """
     rows, after = before[:, 0].double(), behind[:, 0].double()
-    values, vectors = torch.linalg.eigh(after @ after.T)
-    kept = values > SPANNED * values[-1].clamp_min(1e-300)
-    if not 0 < int(kept.sum()) <= MOST_SPANNED * min(after.shape):
+    basis = _span(after)
+    if slope is not None and slope.shape == behind.shape:
+        past = rows - slope[:, 0].double() * after
+        if float(past.norm()) > ROUNDING * float(rows.norm()):
+            both = _span(torch.cat([after / after.norm().clamp_min(1e-300), past / past.norm()]))
+            basis = basis if both is None else both
+    if basis is None:
         return None
-    basis = (after.T @ vectors[:, kept]) / values[kept].sqrt()
     left = rows - (rows @ basis) @ basis.T
     return torch.where(left.abs() > ROUNDING * rows.abs().max(), left, torch.zeros_like(left))[:, None].to(before)
+
+
+def _span(rows: Tensor) -> Tensor | None:
+    """(units, dimensions): an orthonormal basis of the space that (images, units) lie in, where it is small."""
+    values, vectors = torch.linalg.eigh(rows @ rows.T)
+    kept = values > SPANNED * values[-1].clamp_min(1e-300)
+    if not 0 < int(kept.sum()) <= MOST_SPANNED * min(rows.shape):
+        return None
+    basis: Tensor = (rows.T @ vectors[:, kept]) / values[kept].sqrt()
+    return basis

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from fluoroscope.defences.guard.batches import Batch
 from fluoroscope.defences.guard.contraction import FEW_PLACES
 from fluoroscope.defences.guard.held import varies
-from fluoroscope.defences.guard.isolation import crowd, own_row
+from fluoroscope.defences.guard.isolation import awake, crowd, own_row
 from fluoroscope.defences.guard.leak import FEWEST, LEAST, Leak, drawn
 from fluoroscope.defences.guard.losses import losses
 from fluoroscope.defences.guard.watch import Seen
@@ -131,7 +131,8 @@ def unwatched(
     own = {key: w for name, each in held.items() for key, w in _both_ways(name, each.weight())}
     leaks: dict[str, Leak] = {}
     for name, pairs in rows.items():
-        main, weights = (torch.stack(part) for part in zip(*pairs, strict=True))
+        main, coefficients = (torch.stack(part) for part in zip(*pairs, strict=True))
+        weights = awake(coefficients, own[name])
         if len(main) < few.size or main.shape[1] < LEAST or not varies(main):
             continue
         shares = drawn([weights], main, few.size, rng)

@@ -16,11 +16,11 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.overrides import TorchFunctionMode
 
 from fluoroscope.defences.guard.batches import Batch
-from fluoroscope.defences.guard.contraction import Contraction, contraction
+from fluoroscope.defences.guard.contraction import FEWEST_INPUTS, Contraction, contraction
 from fluoroscope.defences.guard.linear_steps import AFFINE, HARDLY, LINEAR, straight
 from fluoroscope.defences.guard.undone import Straight, straight_units
 
-MOST_BENDS, LONGEST = 4, 16
+MOST_BENDS, LONGEST = 4, 64
 """Places where a product's values may bend that are looked at; and products behind each other that bend nowhere."""
 MOST_DROPPED = 0.5
 
@@ -33,6 +33,8 @@ class Bend:
     shape: tuple[int, ...]
     behind: GradientEdge | None
     """The same units after it; None where they are not one to one."""
+    slope: Tensor | None
+    """Its derivative at every unit."""
 
 
 @dataclass(eq=False)
@@ -158,10 +160,13 @@ class Watch(TorchFunctionMode):
         linear = bool(bends) and len(data) == 1 and straight(data[0], out)
         passing = [v for v in data if bends and self._about(v).products and straight(v, out, HARDLY)]
         for number, edge, shape in () if linear else bends:
-            behind = next((get_gradient_edge(v) for v in differentiable if v is out and tuple(v.shape) == shape), None)
-            self.seen[number].bends.append(Bend(edge, shape, behind))
+            same = next((v for v in differentiable if v is out and tuple(v.shape) == shape), None)
+            behind = None if same is None else get_gradient_edge(same)
+            self.seen[number].bends.append(Bend(edge, shape, behind, _slope(same, data)))
         learnt = any(self._about(value).learnt for value in data)
         straight_ = self._straight(data, bends, out)
+        if form is not None and not form.one_side:
+            self._mixed(data)
         if form is not None and form.one_side and isinstance(out, Tensor) and out.requires_grad:
             weight = self._about(form.weight)
             inherited = self._about(form.given).products if form.carries else ()
@@ -195,6 +200,12 @@ class Watch(TorchFunctionMode):
         learnt = learnt or (weights and name in AFFINE)
         self._set(out, _Made(products=products[-2 * LONGEST :], learnt=learnt, straight=straight_))
 
+    def _mixed(self, data: list[Tensor]) -> None:
+        """Weights that each image mixes for itself, out of few: what it reads meets the arrays in this product."""
+        for number in {number for value in data for number in self._about(value).products}:
+            if self.seen[number].form.matrix(self.seen[number].weight).shape[1] < FEWEST_INPUTS:
+                self.otherwise |= self.seen[number].leaves
+
     def _straight(
         self, data: list[Tensor], bends: list[tuple[int, GradientEdge, tuple[int, ...]]], out: object
     ) -> Straight | None:
@@ -206,6 +217,13 @@ class Watch(TorchFunctionMode):
         known = self._about(data[0]).straight
         same = known is not None and out.numel() == data[0].numel() and torch.equal(out.flatten(), data[0].flatten())
         return known if same else None
+
+
+def _slope(made: Tensor | None, data: list[Tensor]) -> Tensor | None:
+    """Of a step that takes every unit by itself; of another one, a number that explains nothing."""
+    if made is None or len(data) != 1 or data[0].shape != made.shape:
+        return None
+    return torch.autograd.grad(made.sum(), data[0], retain_graph=True, allow_unused=True)[0]
 
 
 def _keeps_most(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
