@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from benchmarks._adaptive import CLASSES, deep, thresholds
 from benchmarks._adaptive_calls import bends, fishing, names
 from benchmarks._baselines import d_snr, improbable, leapt, off_course
+from benchmarks._beside import beside
 from benchmarks._combined import combined
 from benchmarks._crafted import Case
 from benchmarks._crafted_inside import crafted
@@ -99,6 +100,12 @@ def beyond(aux: dict[tuple[int, int], Tensor]) -> Iterator[Case]:
     for number, images in enumerate(aux.values()):
         torch.manual_seed(SEED + number)
         yield from projected(images[:96], torch.Generator().manual_seed(SEED + number))
+
+
+def hidden(aux: dict[tuple[int, int], Tensor]) -> Iterator[Case]:
+    for number, images in enumerate(aux.values()):
+        torch.manual_seed(SEED + number)
+        yield from beside(images[:96], torch.Generator().manual_seed(SEED + number))
 
 
 def misses(name: str, cases: Iterable[Case], aux: dict[tuple[int, int], Tensor]) -> None:
@@ -280,6 +287,7 @@ def main() -> None:
         "combined": lambda: misses("in secret combinations", secretly(aux), aux),
         "further": lambda: misses("of a second round", once_more(aux), aux),
         "projected": lambda: misses("read beyond what follows", beyond(aux), aux),
+        "beside": lambda: misses("hidden by what stands beside", hidden(aux), aux),
         "adaptive": lambda: misses("adaptive", adaptive(aux), aux),
         "published": lambda: misses("published and disguised", crafted(aux, SEED), aux),
         "monai": lambda: alarms("MONAI and odd parts", hospitals(aux)),

@@ -127,7 +127,7 @@ def profile(network: nn.Module, batch: Batch, seed: int = 0) -> Profile:
         leak = None if head else _leak(product, pictures, batch.size, rng)
         if leak is not None:
             leaks[f"{product.name}#{len(leaks)}" if product.name in leaks else product.name] = leak
-    work = sum(seen.form.work for seen in watch.seen) / batch.size
+    work = (sum(seen.form.work for seen in watch.seen) + watch.otherwise_work) / batch.size
     leaks |= unwatched(network, batch, hidden, max(PRODUCTS / max(3 * work, 1), SLIDING), rng)
     own = shares(found, batch.size, rng)
     highest = float(outputs(out)[0].detach().max())

@@ -23,6 +23,8 @@ MOST_UNWATCHED, MOST_ALONE = 2 * 10**8, 64
 asleep shows as many as bins do."""
 TOGETHER = 16
 """Images that go through together, of which each one's own gradient is taken: what one costs grows with them."""
+MEMORY = 4
+"""Times what multiplications alone take: going back through many images for each of them is bound by memory."""
 LARGEST = 10**8
 """Values in all, up to which a few images are taken whatever it costs."""
 
@@ -157,7 +159,7 @@ def _gradients(network: nn.Module, few: Batch, rng: torch.Generator, multiplicat
         rng: draws labels.
         multiplications: how many passes of one image can be afforded.
     """
-    if multiplications < few.size * TOGETHER:
+    if multiplications < MEMORY * few.size * TOGETHER:
         try:
             for i in range(few.size):
                 each = _losses(network, few.at(torch.tensor([i])), rng)

@@ -81,6 +81,8 @@ class Watch(TorchFunctionMode):
         self.seen: list[Seen] = []
         self.otherwise: set[str] = set()
         """Arrays that meet something of the images in another way than by a product."""
+        self.otherwise_work = 0
+        """Multiplications of images with images, as in attention."""
         self._made: dict[int, _Made] = {}
         self._kept: list[Tensor] = []  # an id means something only while its tensor lives
 
@@ -167,6 +169,7 @@ class Watch(TorchFunctionMode):
         straight_ = self._straight(data, bends, out)
         if form is not None and not form.one_side:
             self._mixed(data)
+            self.otherwise_work += form.work
         if form is not None and form.one_side and isinstance(out, Tensor) and out.requires_grad:
             weight = self._about(form.weight)
             inherited = self._about(form.given).products if form.carries else ()
