@@ -80,7 +80,8 @@ class Gang:
     def coarse_first(self, grids: Grids, attack: "Inversion") -> list[Reconstruction]:
         """Grids by the attack's objective, then the attack from where they ended; a guess's start is before both."""
         observations = [turn.observation for turn in self.turns]
-        client, *others = (client_for(observation, attack.objective) for observation in observations)
+        others = (client_for(observation, attack.objective) for observation in observations)  # a network each: not kept
+        client = next(others)
         shape = client.setup.shape
         begun = torch.stack([attack.start(turn.observation, shape, turn.draws) for turn in self.turns])
         logits = begun.new_zeros(len(begun), shape[0], client.setup.outputs)  # the statistics do not know them
