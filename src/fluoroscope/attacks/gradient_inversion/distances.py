@@ -98,6 +98,18 @@ class Cosine:
         theirs = _total([b.square().sum() for b in seen])
         return 1 - product / (_root(ours) * _root(theirs))
 
+    def pulled(self, simulated: Layers, seen: Layers) -> tuple[Tensor, list[Tensor]]:
+        """The distance and its derivative, -b / (|a| |b|) + cos a / |a|^2; of the second, layers that count."""
+        pairs = [(a.flatten(), b.flatten()) for a, b in zip(simulated, seen, strict=True)]
+        counts = [bool((b != 0).any()) for _, b in pairs]
+        product = _total([torch.dot(a, b) for a, b in pairs])
+        ours = _total([torch.dot(a, a) * c for (a, _), c in zip(pairs, counts, strict=True)])
+        size = _root(ours) * _root(_total([torch.dot(b, b) for _, b in pairs]))
+        cosine = product / size
+        along = [cosine / ours * c for c in counts]
+        derivatives = [(a * k).addcmul_(b, -1 / size) for a, b, k in zip(simulated, seen, along, strict=True)]
+        return 1 - cosine, derivatives
+
 
 @DISTANCES.register("gaussian")
 @dataclass(frozen=True)

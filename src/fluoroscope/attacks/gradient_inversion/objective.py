@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fluoroscope.attacks.common.batch_statistics import mismatch
 from fluoroscope.attacks.common.setup import SIMULATION, Setup
-from fluoroscope.attacks.gradient_inversion.distances import Distance, OfSquares
+from fluoroscope.attacks.gradient_inversion.distances import Cosine, Distance, OfSquares
 from fluoroscope.attacks.gradient_inversion.evidence import direction, statistics
 from fluoroscope.attacks.gradient_inversion.pullback import (
     Pullback,
@@ -110,12 +110,15 @@ class OneStep:
             squares = torch.stack([torch.linalg.vector_norm(gap) for gap in gaps.values()]).square()
             value, slopes = distance.sloped(weight, squares, self._units)
             return value, {name: gap.mul_(2 * slope) for (name, gap), slope in zip(gaps.items(), slopes, strict=True)}
+        if isinstance(distance, Cosine):
+            value, found = distance.pulled(list(simulated.values()), list(self.seen.values()))
+            return weight * value, {name: each.mul_(weight) for name, each in zip(simulated, found, strict=True)}
         assert distance is not None
         leaves = {name: value.requires_grad_() for name, value in simulated.items()}
         with torch.enable_grad():
             value = weight * distance(list(leaves.values()), list(self.seen.values()))
-        found = torch.autograd.grad(value, list(leaves.values()))
-        return value.detach(), dict(zip(leaves, found, strict=True))
+        gradients = torch.autograd.grad(value, list(leaves.values()))
+        return value.detach(), dict(zip(leaves, gradients, strict=True))
 
     @cached_property
     def _units(self) -> Tensor:
