@@ -14,10 +14,14 @@ from fluoroscope.attacks.gradient_inversion.pullback import (
     Pullback,
     Statistics,
     StatisticsPullback,
+    SweptStatistics,
     TangentPullback,
 )
+from fluoroscope.attacks.gradient_inversion.pullback.rules.own_statistics import OWN_RULES
 from fluoroscope.models import Architecture
 
+CLIENTS = 12
+"""Of one image each, side by side."""
 CASES = ((64, 1, 20), (128, 1, 15), (224, 1, 10), (224, 8, 4))  # size, batch, repetitions
 
 
@@ -46,6 +50,14 @@ def statistics_only(model: nn.Module, state: dict[str, Tensor], images: Tensor) 
     return lambda: pullback.backward(pullback.forward(state, images), statistics)
 
 
+def side_by_side(model: nn.Module, state: dict[str, Tensor], images: Tensor) -> Callable[[], object]:
+    """As statistics_only, of as many clients as there are images."""
+    swept = SweptStatistics(model, OWN_RULES)
+    given = swept.forward(state, images).statistics
+    statistics = {name: Statistics(*map(torch.randn_like, pair)) for name, pair in given.items()}
+    return lambda: swept.backward(swept.forward(state, images), statistics)
+
+
 def fastest(runs: dict[str, Callable[[], object]], repetitions: int) -> dict[str, float]:
     seconds: dict[str, list[float]] = {name: [] for name in runs}
     for _ in range(repetitions + 1):  # the first warms up
@@ -67,11 +79,14 @@ def main() -> None:
             "autograd": full(AutogradPullback(model), state, images, labels),
             "statistics": statistics_only(model, state, images),
         }
+        if batch == 1:
+            runs["clients"] = side_by_side(model, state, torch.rand(CLIENTS, 1, size, size))
         seconds = fastest(runs, repetitions)
         ratio = {name: value / seconds["step"] for name, value in seconds.items()}
         print(
             f"{size} px x {batch}: training step {1e3 * seconds['step']:.0f} ms; tangent {ratio['tangent']:.2f} steps "
-            f"(bar 2.6), autograd {ratio['autograd']:.2f}, statistics only {ratio['statistics']:.2f} (bar 0.8)",
+            f"(bar 2.6), autograd {ratio['autograd']:.2f}, statistics only {ratio['statistics']:.2f} (bar 0.8)"
+            + (f", of {CLIENTS} clients side by side {ratio['clients'] / CLIENTS:.2f} each" if batch == 1 else ""),
             flush=True,
         )
 

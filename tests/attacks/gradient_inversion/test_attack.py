@@ -13,7 +13,7 @@ from fluoroscope.attacks.common.lbfgs import BatchedLbfgs
 from fluoroscope.attacks.common.optimisers import Adam, Schedule
 from fluoroscope.attacks.common.setup import Setup
 from fluoroscope.attacks.gradient_inversion.attack import Inversion
-from fluoroscope.attacks.gradient_inversion.distances import LayerL2, SquaredL2
+from fluoroscope.attacks.gradient_inversion.distances import Cosine, SquaredL2
 from fluoroscope.attacks.gradient_inversion.label_handling import Chosen, Inferred, Known, Optimised
 from fluoroscope.attacks.gradient_inversion.objective import Objective
 from fluoroscope.attacks.gradient_inversion.regularisers import GroupConsistency
@@ -69,7 +69,7 @@ def test_side_by_side_equals_one_after_another(observations):
 
 @pytest.mark.parametrize(
     ("kind", "distance", "few"),
-    [(swept.Swept, SquaredL2(), {"CACHE": 10**6}), (vectorised.Vectorised, LayerL2(), {"CACHE": 1, "FEW": 2})],
+    [(swept.Swept, SquaredL2(), {"CACHE": 10**6}), (vectorised.Vectorised, Cosine(), {"CACHE": 1, "FEW": 2})],
 )
 def test_memory_and_cache_bound_what_is_evaluated_at_once(observations, monkeypatch, kind, distance, few):
     sizes = []

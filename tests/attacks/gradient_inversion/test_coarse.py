@@ -6,6 +6,7 @@ import torch
 
 from fluoroscope.attacks.gradient_inversion.coarse import CoarseToFine, OnAGrid
 from fluoroscope.attacks.gradient_inversion.objective import Objective, OneStep
+from fluoroscope.attacks.gradient_inversion.row_layout import one_by_one
 from fluoroscope.attacks.gradient_inversion.stages import Grids
 from tests.attacks.gradient_inversion.observations import seen, victim
 
@@ -20,20 +21,21 @@ def rng(seed: int = 0) -> torch.Generator:
 
 
 def test_the_gradient_is_the_derivative():
-    base = torch.full((2, 1, 28, 28), 0.5, dtype=torch.float64)
-    client = OnAGrid(in_double(OneStep(seen(victim(2), "small-cnn"), STATISTICS)), base, 4, BOX)
-    assert client.shape == (2, 1, 7, 7)
-    grid = 0.3 * torch.randn(client.shape, generator=rng(1), dtype=torch.float64)
-    towards, logits = torch.randn(client.shape, generator=rng(2), dtype=torch.float64), torch.zeros(2, 2)
-    _, to_grid, _ = client.evaluate(grid, logits)
-    ahead, behind = (client.evaluate(grid + h * towards, logits)[0] for h in (1e-6, -1e-6))
+    base = torch.full((1, 2, 1, 28, 28), 0.5, dtype=torch.float64)
+    clients = one_by_one([in_double(OneStep(seen(victim(2), "small-cnn"), STATISTICS))])
+    on_grid, rows = OnAGrid(clients, base, 4, BOX), torch.arange(1)
+    assert on_grid.shape == (2, 1, 7, 7)
+    grid = 0.3 * torch.randn((1, *on_grid.shape), generator=rng(1), dtype=torch.float64)
+    towards, logits = torch.randn(grid.shape, generator=rng(2), dtype=torch.float64), torch.zeros(1, 2, 2)
+    _, to_grid, _ = on_grid(grid, logits, rows)
+    ahead, behind = (on_grid(grid + h * towards, logits, rows)[0].squeeze() for h in (1e-6, -1e-6))
     torch.testing.assert_close((to_grid * towards).sum(), (ahead - behind) / 2e-6, rtol=1e-4, atol=1e-7)
 
 
 def test_images_come_nearer_and_stay_in_the_box():
     client, start = OneStep(seen(victim(2), "small-cnn"), STATISTICS), torch.full((2, 1, 28, 28), 0.5)
     told, logits = [], torch.zeros(2, 2)
-    found = CoarseToFine(iterations=10)(client, start, logits, BOX, rng(), told.append)
+    (found,) = CoarseToFine(iterations=10)(one_by_one([client]), start[None], logits[None], BOX, [rng()], told.append)
     assert client.evaluate(found, logits)[0] < 0.9 * client.evaluate(start, logits)[0]
     assert 0 <= found.min() <= found.max() <= 1
     assert told == list(range(30))
@@ -43,6 +45,7 @@ def test_images_come_nearer_and_stay_in_the_box():
 def test_one_image_is_brought_on_too():
     client, start = OneStep(seen(victim(1), "small-cnn"), STATISTICS), torch.full((1, 1, 28, 28), 0.5)
     logits, grids = torch.zeros(1, 2), Grids().of(1)
-    found = replace(grids, iterations=10)(client, start, logits, BOX, rng(), lambda _: None)
+    coarse = replace(grids, iterations=10)
+    (found,) = coarse(one_by_one([client]), start[None], logits[None], BOX, [rng()], lambda _: None)
     assert grids.total == 3 * grids.iterations
     assert client.evaluate(found, logits)[0] < 0.9 * client.evaluate(start, logits)[0]

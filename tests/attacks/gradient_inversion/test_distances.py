@@ -76,3 +76,25 @@ def test_a_layer_of_one_value_has_a_scale():
 def test_lambda_must_be_positive():
     with pytest.raises(Misconfigured, match="lambda2 must be above 0, not -1"):
         Gaussian(-1.0)
+
+
+def test_the_cosines_derivative_is_autograds():
+    """With a layer that was seen as zero, which counts for nothing."""
+    theirs = [*B, torch.zeros(2, dtype=torch.float64)]
+    ours = [value.clone().requires_grad_() for value in [*A, torch.ones(2, dtype=torch.float64)]]
+    value = Cosine()(ours, theirs)
+    found, derivatives = Cosine().pulled([each.detach() for each in ours], theirs)
+    torch.testing.assert_close(found, value.detach())
+    for each, expected in zip(derivatives, torch.autograd.grad(value, ours), strict=True):
+        torch.testing.assert_close(each, expected)
+
+
+@pytest.mark.parametrize("distance", [SquaredL2(), LayerL2(), RelativeLayerL2(), Gaussian(5.0), AdaptiveGaussian()])
+def test_slopes_of_squared_gaps_give_autograds_derivative(distance):
+    ours = [value.clone().requires_grad_() for value in A]
+    value = 3 * distance(ours, B)
+    found, slopes = distance.sloped(3.0, torch.tensor(SQUARES, dtype=torch.float64), distance.units(B))
+    torch.testing.assert_close(found, value.detach())
+    expected = torch.autograd.grad(value, ours)
+    for a, b, slope, gradient in zip(A, B, slopes, expected, strict=True):
+        torch.testing.assert_close(2 * slope * (a - b), gradient)

@@ -108,6 +108,21 @@ def test_tangent_equals_autograd(name, n, size, batchnorm):
     assert_agree(model, state_of(model), *batch(n, size))
 
 
+@pytest.mark.parametrize(
+    ("layer", "features"),
+    [
+        (nn.Conv2d(4, 5, 3, stride=4), 20),
+        (nn.Conv2d(4, 5, (5, 3), stride=(3, 5), padding=(1, 0), bias=False), 30),
+        (nn.Conv2d(4, 4, 3, stride=4, groups=2), 16),
+        (nn.Conv2d(4, 5, 3, stride=4, dilation=2), 20),
+    ],
+)
+def test_a_single_image_with_few_places(layer, features):
+    """Its products go another way, where the convolution is a plain one."""
+    model = Wrapped(layer, features)
+    assert_agree(model, state_of(model), *batch(1, 11, channels=2))
+
+
 @pytest.mark.slow
 def test_tangent_equals_autograd_in_the_sigmoid_resnet():
     model = network("resnet18-sigmoid", 28)

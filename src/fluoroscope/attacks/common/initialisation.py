@@ -1,11 +1,13 @@
 """Where an attack starts. Each gives images of the asked shape from a generator, and looks at nothing private."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
+from fluoroscope.digest import digest
 from fluoroscope.errors import Misconfigured
 from fluoroscope.registry import Registry
 from fluoroscope.threat_models.needs import require
@@ -111,6 +113,19 @@ class Given(_NeedsNothing):
         if tuple(self.images.shape) != shape:
             raise Misconfigured(f"the given start has shape {tuple(self.images.shape)}, the attack needs {shape}.")
         return self.images.clone()
+
+
+@dataclass(frozen=True, eq=False)
+class GivenEach(_NeedsNothing):
+    """Images that the caller brings for each of several observations."""
+
+    images: Mapping[str, Tensor]
+    """By the digest of the update that was seen."""
+    noise: float = 0.1
+    """As Given's."""
+
+    def __call__(self, observation: Observation, shape: Shape, rng: torch.Generator) -> Tensor:
+        return Given(self.images[digest(observation.update)])(observation, shape, rng)
 
 
 def smooth_noise(shape: Shape, rng: torch.Generator) -> Tensor:

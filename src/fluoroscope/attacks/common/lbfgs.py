@@ -8,6 +8,7 @@ small ones. A new pair adds one column to the inverse of L, which is therefore k
 """
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import torch
 import torch.nn.functional as F
@@ -154,12 +155,13 @@ class BatchedLbfgs:
     def _turned(self, state: LbfgsState, active: Tensor, d: Tensor, change: Tensor, new: Tensor) -> Tensor:
         """H d, after the inverse of L has taken in the newest pairs of the `new` among the active rows.
 
-        A few rows at a time: each history is read twice, the second time from the cache.
+        A few neighbours at a time: each history is read twice, the second time from the cache, and is nowhere copied.
         """
         if not state.steps.shape[1]:
             return d
         few = max(1, CACHE // (2 * state.steps[0].numel() * state.steps.element_size()))
-        parts = zip(*(torch.split(part, few) for part in (active, d, change, new)), strict=True)
+        sizes = _neighbours(active, few)
+        parts = zip(*(torch.split(part, sizes) for part in (active, d, change, new)), strict=True)
         return torch.cat([self._turned_few(state, *part) for part in parts])
 
     def _turned_few(self, state: LbfgsState, rows: Tensor, d: Tensor, change: Tensor, new: Tensor) -> Tensor:
@@ -175,10 +177,19 @@ class BatchedLbfgs:
 
     def _extend(self, state: LbfgsState, rows: Tensor, of_steps: Tensor) -> None:
         """The newest pair's column in the inverse of L, from S y: of [[y.s, 0], [S y, L]], newest first."""
+        if not len(rows):
+            return
         slot = (state.pairs[rows] - 1) % self.history
         corner = 1 / state.curvatures[rows, slot, None]
-        column = -corner * (state.inverse[rows] @ of_steps[..., None])[..., 0]
+        column = -corner * (_of(state.inverse, rows) @ of_steps[..., None])[..., 0]
         state.inverse[rows, :, slot] = column.scatter(1, slot[:, None], corner)
+
+
+def _neighbours(rows: Tensor, most: int) -> list[int]:
+    """The lengths of the runs of neighbours that ascending rows fall into, none above `most`."""
+    ends = [*((rows.diff() > 1).nonzero().squeeze(1) + 1).tolist(), len(rows)]
+    runs = [end - begin for begin, end in pairwise([0, *ends])]
+    return [min(most, run - done) for run in runs for done in range(0, run, most)]
 
 
 def _of(state: Tensor, rows: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from torch import Generator, Tensor
 from fluoroscope.attacks.common.checkpoint import Checkpoint, FileKeeper
 from fluoroscope.attacks.common.descent import Optimiser
 from fluoroscope.attacks.common.engine import Budget, Outcome, descend
-from fluoroscope.attacks.common.initialisation import Given, Initialisation, PriorImage, smooth_noise
+from fluoroscope.attacks.common.initialisation import Given, GivenEach, Initialisation, PriorImage, smooth_noise
 from fluoroscope.attacks.common.optimisers import Adam, Schedule
 from fluoroscope.attacks.common.running import Kept, Observations, OnIteration, silent
 from fluoroscope.attacks.gradient_inversion.evidence import check_statistics, gives_statistics
@@ -166,7 +166,9 @@ class Inversion:
         rng = generator(seed, digest(observation.update), "restart", restart)
         shape = client.setup.shape
         images = self.start(observation, shape, rng)
-        if restart and isinstance(self.start, PriorImage | Given) and shape[0] == 1:  # or it would repeat the first
+        if (
+            restart and isinstance(self.start, PriorImage | Given | GivenEach) and shape[0] == 1
+        ):  # or it would repeat the first
             images = (images + self.start.noise * smooth_noise(shape, rng).to(images)).clamp(0, 1)
         device = next(iter((observation.state_before or {}).values())).device
         return images.to(device), self.labels(client.setup, rng).to(device)

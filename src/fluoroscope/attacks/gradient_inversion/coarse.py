@@ -4,7 +4,7 @@ Pixel by pixel, images that start alike share out what their batches' mean stati
 a single image ends in one of the many local minima that its fine structure has.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -14,29 +14,31 @@ from torch import Tensor, nn
 from fluoroscope.attacks.common.checkpoint import Checkpoint
 from fluoroscope.attacks.common.engine import Budget, descend
 from fluoroscope.attacks.common.optimisers import Adam, Schedule
-from fluoroscope.attacks.gradient_inversion.row_layout import Evaluated, Layout, ObjectiveAndGradients, one_by_one
+from fluoroscope.attacks.gradient_inversion.row_layout import Layout, ObjectiveAndGradients, RowEvaluate
 
 
 class OnAGrid:
-    """A client as a function of what is added to `base` on a grid of fewer points, drawn smoothly between them."""
+    """Rows as functions of what is added to `base` on a grid of fewer points, drawn smoothly between them."""
 
-    def __init__(self, client: Evaluated, base: Tensor, divisor: int, box: tuple[float, float] | None) -> None:
-        self.shape = (*base.shape[:2], *(max(1, side // divisor) for side in base.shape[2:]))
-        self._client, self._base, self._box = client, base, box
+    def __init__(self, evaluate: RowEvaluate, base: Tensor, divisor: int, box: tuple[float, float] | None) -> None:
+        """`base` is (rows, n, channels, height, width)."""
+        self.shape = (*base.shape[1:3], *(max(1, side // divisor) for side in base.shape[3:]))
+        self._evaluate, self._base, self._box = evaluate, base, box
 
-    def images(self, grid: Tensor) -> Tensor:
-        size = self._base.shape[2:]
-        drawn = self._base + nn.functional.interpolate(grid, size=size, mode="bicubic", align_corners=False)
+    def images(self, grids: Tensor, rows: Tensor) -> Tensor:
+        base = self._base[rows]
+        flat = nn.functional.interpolate(grids.flatten(0, 1), size=base.shape[3:], mode="bicubic", align_corners=False)
+        drawn = base + flat.view_as(base)
         return drawn if self._box is None else drawn.clamp(*self._box)
 
-    def evaluate(self, grid: Tensor, logits: Tensor) -> ObjectiveAndGradients:
-        """The client's objective at the images that the grid draws."""
+    def __call__(self, grids: Tensor, logits: Tensor, rows: Tensor) -> ObjectiveAndGradients:
+        """The objective at the images that the grids draw, as any RowEvaluate."""
         with torch.enable_grad():
-            grid = grid.detach().requires_grad_()
-            images = self.images(grid)
-        value, to_images, to_logits = self._client.evaluate(images.detach(), logits)
-        (to_grid,) = torch.autograd.grad(images, grid, to_images)
-        return value, to_grid, to_logits
+            grids = grids.detach().requires_grad_()
+            images = self.images(grids, rows)
+        value, to_images, to_logits = self._evaluate(images.detach(), logits, rows)
+        (to_grids,) = torch.autograd.grad(images, grids, to_images)
+        return value, to_grids, to_logits
 
 
 @dataclass(frozen=True)
@@ -57,32 +59,34 @@ class CoarseToFine:
 
     def __call__(
         self,
-        client: Evaluated,
+        evaluate: RowEvaluate,
         images: Tensor,
         logits: Tensor,
         box: tuple[float, float] | None,
-        rng: torch.Generator,
+        draws: Sequence[torch.Generator],
         on_iteration: Callable[[int], None],
         checkpoint: Checkpoint | None = None,
         key: str = "",
     ) -> Tensor:
-        """Better images to start from than `images`; the labels are held."""
+        """Better images to start from than `images`, row by row, each with draws of its own; the labels are held."""
+        rows = torch.arange(len(images))
         for number, divisor in enumerate(self.divisors):
-            on_grid = OnAGrid(client, images, divisor, box)
-            grid = images.new_zeros(on_grid.shape)
+            on_grid = OnAGrid(evaluate, images, divisor, box)
+            grids = images.new_zeros(len(images), *on_grid.shape)
             if number == 0:
-                grid = self.noise * torch.randn(on_grid.shape, generator=rng).to(images)
-            layout = Layout(on_grid.shape, logits[None], optimised=False)
+                drawn = torch.stack([torch.randn(on_grid.shape, generator=rng) for rng in draws])
+                grids = self.noise * drawn.to(images)
+            layout = Layout(on_grid.shape, logits, optimised=False)
             outcome = descend(
-                layout.over(one_by_one([on_grid])),
-                grid.flatten()[None],
+                layout.over(on_grid),
+                grids.flatten(1),
                 Adam(self.lr),
                 Schedule(warmup=10, decay="cosine"),
                 Budget(self.iterations),
                 on_iteration=partial(_report, on_iteration, number * self.iterations),
                 keeper=None if checkpoint is None else checkpoint.keeper(number, key),
             )
-            images = on_grid.images(outcome.best.reshape(on_grid.shape)).detach()
+            images = on_grid.images(outcome.best.view_as(grids), rows).detach()
         return images
 
 

@@ -42,6 +42,14 @@ class OfSquares(ABC):
     def total(self, squares: Tensor) -> Tensor:
         """Of (.., layers)."""
 
+    def sloped(self, weight: float, squares: Tensor, units: Tensor) -> tuple[Tensor, Tensor]:
+        """The weighed distances of (.., layers) squared gaps, and their derivatives by those."""
+        with torch.enable_grad():
+            leaf = squares.detach().requires_grad_()
+            values = weight * self.total(leaf / units)
+            (slopes,) = torch.autograd.grad(values.sum(), leaf)
+        return values.detach(), slopes
+
 
 @DISTANCES.register("squared-l2")
 @dataclass(frozen=True)
@@ -54,25 +62,25 @@ class SquaredL2(OfSquares):
 
 @DISTANCES.register("layer-l2")
 @dataclass(frozen=True)
-class LayerL2:
+class LayerL2(OfSquares):
     """P1 eq. 2: the sum over layers of the norm, not squared."""
 
-    def __call__(self, simulated: Layers, seen: Layers) -> Tensor:
-        return _total([_root(_square(a, b)) for a, b in zip(simulated, seen, strict=True)])
+    def total(self, squares: Tensor) -> Tensor:
+        return _root(squares).sum(-1)
 
 
 @DISTANCES.register("relative-layer-l2")
 @dataclass(frozen=True)
-class RelativeLayerL2:
+class RelativeLayerL2(LayerL2):
     """P1 eq. 2 as a share of what it is for no update at all: 1 for a guess that says nothing.
 
     How long a gradient is depends on the network and on how far it is trained, and Adam's directions are longer still;
     the other terms' weights must not depend on that.
     """
 
-    def __call__(self, simulated: Layers, seen: Layers) -> Tensor:
-        size = _total([_root(b.square().sum()) for b in seen]).clamp_min(torch.finfo(seen[0].dtype).tiny)
-        return LayerL2()(simulated, seen) / size
+    def units(self, seen: Layers) -> Tensor:
+        size = _total([_root(b.square().sum()) for b in seen])
+        return size.square().clamp_min(torch.finfo(seen[0].dtype).tiny).expand(len(seen))
 
 
 @DISTANCES.register("cosine")
@@ -89,6 +97,18 @@ class Cosine:
         ours = _total([a.square().sum() * c for a, c in zip(simulated, counts, strict=True)])
         theirs = _total([b.square().sum() for b in seen])
         return 1 - product / (_root(ours) * _root(theirs))
+
+    def pulled(self, simulated: Layers, seen: Layers) -> tuple[Tensor, list[Tensor]]:
+        """The distance and its derivative, -b / (|a| |b|) + cos a / |a|^2; of the second, layers that count."""
+        pairs = [(a.flatten(), b.flatten()) for a, b in zip(simulated, seen, strict=True)]
+        counts = [bool((b != 0).any()) for _, b in pairs]
+        product = _total([torch.dot(a, b) for a, b in pairs])
+        ours = _total([torch.dot(a, a) * c for (a, _), c in zip(pairs, counts, strict=True)])
+        size = _root(ours) * _root(_total([torch.dot(b, b) for _, b in pairs]))
+        cosine = product / size
+        along = [cosine / ours * c for c in counts]
+        derivatives = [(a * k).addcmul_(b, -1 / size) for a, b, k in zip(simulated, seen, along, strict=True)]
+        return 1 - cosine, derivatives
 
 
 @DISTANCES.register("gaussian")

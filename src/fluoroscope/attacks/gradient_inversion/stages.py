@@ -1,6 +1,6 @@
 """An attack in stages: coarse grids and the statistics first, which are cheap to follow, the gradient term last."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
@@ -9,12 +9,12 @@ import torch
 
 from fluoroscope.attacks.common.descent import Optimiser
 from fluoroscope.attacks.common.engine import Budget
-from fluoroscope.attacks.common.initialisation import Given
+from fluoroscope.attacks.common.initialisation import Given, GivenEach
 from fluoroscope.attacks.common.optimisers import Adam, Schedule
 from fluoroscope.attacks.common.running import Kept, Observations, OnIteration
 from fluoroscope.attacks.gradient_inversion.coarse import CoarseToFine
 from fluoroscope.attacks.gradient_inversion.objective import Objective
-from fluoroscope.attacks.gradient_inversion.simulated_clients.dispatch import client_for
+from fluoroscope.attacks.gradient_inversion.simulated_clients.dispatch import blocks, client_for, row_evaluation
 from fluoroscope.digest import digest
 from fluoroscope.rng import generator
 from fluoroscope.types import Observation, Reconstruction
@@ -45,48 +45,80 @@ class Grids:
 
 @dataclass(frozen=True, eq=False)
 class Turn:
-    """One observation, and what all stages of the attack on it share."""
+    """One observation among those of a gang, and what is its own."""
 
     observation: Observation
-    seed: int
     draws: torch.Generator
-    on_iteration: Callable[[int], None]
     checkpoint: Kept
+
+
+@dataclass(frozen=True, eq=False)
+class Gang:
+    """Observations that follow the statistics side by side, and then go on by themselves, one after another."""
+
+    turns: Sequence[Turn]
+    seed: int
+    on_iteration: Callable[[int], None]
+    """Of each member's iterations, one member's after another's."""
+    checkpoint: Kept
+    """For what they do together."""
 
     @property
     def images(self) -> int:
-        """Of the client."""
-        assert self.observation.training is not None
-        return self.observation.training.images
+        """Of each client."""
+        training = self.turns[0].observation.training
+        assert training is not None
+        return training.images
 
-    def play(self, attack: "Inversion", done: int, part: str) -> Reconstruction:
-        """The attack alone, after so many iterations of the stages before it."""
-        report = _from(self.on_iteration, done)
-        (guess,) = attack.run([self.observation], self.draws, report, _part(self.checkpoint, part))
+    def alone(self, attack: "Inversion", number: int, done: int, part: str) -> Reconstruction:
+        """The attack on one of them alone, after so many iterations of all."""
+        turn, size = self.turns[number], len(self.turns)
+        report = _from(self.on_iteration, size * done + number * attack.budget.iterations)
+        (guess,) = attack.run([turn.observation], turn.draws, report, _part(turn.checkpoint, part))
         return guess
 
-    def coarse_first(self, grids: Grids, attack: "Inversion") -> Reconstruction:
-        """Grids by the attack's objective, then the attack from where they ended; the guess's start is before both."""
-        client = client_for(self.observation, attack.objective)
-        begun = attack.start(self.observation, client.setup.shape, self.draws)
-        logits = begun.new_zeros(client.setup.shape[0], client.setup.outputs)  # the statistics do not know them
-        key = digest(attack, self.observation, self.seed)
-        kept = _part(self.checkpoint, "coarse")
-        coarse = grids.of(len(begun))
-        brought_on = coarse(client, begun, logits, attack.box, self.draws, self.on_iteration, kept, key)
-        settled = grids.settled(attack.optimiser, self.images)
-        fine = replace(attack, start=Given(brought_on), optimiser=settled)
-        return replace(self.play(fine, grids.of(self.images).total, "statistics"), start=begun)
+    def coarse_first(self, grids: Grids, attack: "Inversion") -> list[Reconstruction]:
+        """Grids by the attack's objective, then the attack from where they ended; a guess's start is before both."""
+        observations = [turn.observation for turn in self.turns]
+        others = (client_for(observation, attack.objective) for observation in observations)  # a network each: not kept
+        client = next(others)
+        shape = client.setup.shape
+        begun = torch.stack([attack.start(turn.observation, shape, turn.draws) for turn in self.turns])
+        logits = begun.new_zeros(len(begun), shape[0], client.setup.outputs)  # the statistics do not know them
+        coarse = grids.of(self.images)
+        brought_on = coarse(
+            row_evaluation(client, others, torch.arange(len(begun)), attack.memory),
+            begun,
+            logits,
+            attack.box,
+            [turn.draws for turn in self.turns],
+            self._together(0),
+            _part(self.checkpoint, "coarse"),
+            digest(attack, observations, self.seed),
+        )
+        starts = GivenEach({digest(seen.update): x for seen, x in zip(observations, brought_on, strict=True)})
+        fine = replace(attack, start=starts, optimiser=grids.settled(attack.optimiser, self.images))
+        first, *rest = (turn.draws for turn in self.turns)
+        for draws in rest:  # a run draws once: what comes later is the same whoever stands beside
+            torch.randint(2**62, (), generator=draws)
+        kept, total = _part(self.checkpoint, "statistics"), coarse.total
+        report = self._together(total)
+        found = fine.run(observations, first, lambda iteration, iterations: report(iteration), kept)
+        return [replace(guess, start=start) for guess, start in zip(found, begun, strict=True)]
+
+    def _together(self, done: int) -> Callable[[int], None]:
+        """An iteration of all is one of each."""
+        return lambda iteration: self.on_iteration(len(self.turns) * (done + iteration))
 
 
 class Stages(Protocol):
-    """How an attack goes about one observation."""
+    """How an attack goes about a gang of observations."""
 
     def extra(self, images: int) -> int:
         """Iterations beside the attack's own budget."""
         ...
 
-    def play(self, attack: "Inversion", turn: Turn) -> Reconstruction: ...
+    def play(self, attack: "Inversion", gang: Gang) -> list[Reconstruction]: ...
 
 
 @dataclass(frozen=True)
@@ -98,9 +130,9 @@ class CoarseFirst:
     def extra(self, images: int) -> int:
         return self.grids.of(images).total
 
-    def play(self, attack: "Inversion", turn: Turn) -> Reconstruction:
-        """The guess's objective and trace are those of the pixels."""
-        return turn.coarse_first(self.grids, replace(attack, stages=None))
+    def play(self, attack: "Inversion", gang: Gang) -> list[Reconstruction]:
+        """A guess's objective and trace are those of the pixels."""
+        return gang.coarse_first(self.grids, replace(attack, stages=None))
 
 
 @dataclass(frozen=True)
@@ -119,17 +151,13 @@ class StatisticsFirst:
     def extra(self, images: int) -> int:
         return self.grids.of(images).total + self.iterations
 
-    def play(self, attack: "Inversion", turn: Turn) -> Reconstruction:
-        """The guess's objective and trace are those of the last stage, its start is the attack's."""
-        assert isinstance(attack.objective, Objective)
-        assert isinstance(attack.optimiser, Adam)
-        steps = attack.objective.steps
-        # Far from the truth, unrolling puts later steps at wrong weights.
-        alone = replace(attack.objective, distance=None, steps="interpolated" if steps == "unrolled" else steps)
-        guess = turn.coarse_first(self.grids, replace(attack, objective=alone, stages=None))
-        both = self.last(attack, guess)
-        last = turn.play(both, self.grids.of(turn.images).total + attack.budget.iterations, "both")
-        return replace(last, start=guess.start, snapshots=guess.snapshots)
+    def play(self, attack: "Inversion", gang: Gang) -> list[Reconstruction]:
+        """A guess's objective and trace are those of the last stage, its start is the attack's."""
+        guesses = gang.coarse_first(self.grids, replace(attack, objective=statistics_alone(attack), stages=None))
+        done = self.grids.of(gang.images).total + attack.budget.iterations
+        lasts = [gang.alone(self.last(attack, guess), k, done, "both") for k, guess in enumerate(guesses)]
+        pairs = zip(lasts, guesses, strict=True)
+        return [replace(last, start=guess.start, snapshots=guess.snapshots) for last, guess in pairs]
 
     def last(self, attack: "Inversion", guess: Reconstruction) -> "Inversion":
         """Both terms, from a guess on."""
@@ -146,6 +174,14 @@ class StatisticsFirst:
         )
 
 
+def statistics_alone(attack: "Inversion") -> Objective:
+    """The attack's objective without its gradient term."""
+    assert isinstance(attack.objective, Objective)
+    steps = attack.objective.steps
+    # Far from the truth, unrolling puts later steps at wrong weights.
+    return replace(attack.objective, distance=None, steps="interpolated" if steps == "unrolled" else steps)
+
+
 def in_stages(
     stages: Stages,
     attack: "Inversion",
@@ -154,16 +190,23 @@ def in_stages(
     on_iteration: OnIteration,
     checkpoint: Kept,
 ) -> list[Reconstruction]:
-    """All stages, one observation after another."""
+    """All stages, one gang after another."""
     seed = int(torch.randint(2**62, (), generator=rng))
     parts = [attack.budget.iterations + stages.extra(seen.training.images) for seen in observations if seen.training]
-    found = []
-    for k, observation in enumerate(observations):
-        draws = generator(seed, digest(observation.update), "stages")
-        report = partial(_report, on_iteration, sum(parts[:k]), sum(parts))
-        turn = Turn(observation, seed, draws, report, _part(checkpoint, f"observation-{k}"))
-        found.append(stages.play(attack, turn))
-    return found
+    timed = attack.budget.seconds is not None  # each has its own time
+    gangs = [[k] for k in range(len(parts))] if timed else blocks(observations, statistics_alone(attack))
+    found: dict[int, Reconstruction] = {}
+    for members in gangs:
+        report = partial(_report, on_iteration, sum(parts[k] for k in found), sum(parts))
+        turns = [_turn(observations[k], k, seed, checkpoint) for k in members]
+        together = _part(checkpoint, f"gang-{members[0]}")
+        found |= zip(members, stages.play(attack, Gang(turns, seed, report, together)), strict=True)
+    return [found[k] for k in range(len(parts))]
+
+
+def _turn(observation: Observation, number: int, seed: int, checkpoint: Kept) -> Turn:
+    draws = generator(seed, digest(observation.update), "stages")
+    return Turn(observation, draws, _part(checkpoint, f"observation-{number}"))
 
 
 def _part(checkpoint: Kept, name: str) -> Kept:

@@ -12,7 +12,7 @@ from fluoroscope.attacks.common.gradients import is_exact
 from fluoroscope.attacks.gradient_inversion.label_handling import certain
 from fluoroscope.attacks.gradient_inversion.objective import Objective
 from fluoroscope.attacks.gradient_inversion.simulated_clients.dispatch import client_for
-from fluoroscope.attacks.gradient_inversion.stages import Grids, StatisticsFirst, Turn
+from fluoroscope.attacks.gradient_inversion.stages import Gang, Grids, StatisticsFirst
 from fluoroscope.types import Observation, Reconstruction
 
 if TYPE_CHECKING:
@@ -38,16 +38,17 @@ class LearnedPoints:
     def extra(self, images: int) -> int:
         return self.stages.extra(images) + self.iterations
 
-    def play(self, attack: "Inversion", turn: Turn) -> Reconstruction:
-        """The guess's objective and trace are those at the learned points."""
+    def play(self, attack: "Inversion", gang: Gang) -> list[Reconstruction]:
+        """A guess's objective and trace are those at the learned points."""
         objective = attack.objective
         assert isinstance(objective, Objective)
-        first = self.stages.play(attack, turn)
-        learned = best_points(turn.observation, objective, first, self.tried)
-        again = self.stages.last(replace(attack, objective=learned), first)
-        done = self.stages.extra(turn.images) + attack.budget.iterations
-        last = turn.play(again, done, "learned points")
-        return replace(last, start=first.start, snapshots=first.snapshots)
+        done, found = self.stages.extra(gang.images) + attack.budget.iterations, []
+        for number, first in enumerate(self.stages.play(attack, gang)):
+            learned = best_points(gang.turns[number].observation, objective, first, self.tried)
+            again = self.stages.last(replace(attack, objective=learned), first)
+            last = gang.alone(again, number, done, "learned points")
+            found.append(replace(last, start=first.start, snapshots=first.snapshots))
+        return found
 
 
 def best_points(

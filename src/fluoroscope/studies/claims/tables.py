@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from fluoroscope.studies.claims.cost import costs
 from fluoroscope.studies.claims.judge import command_of, findings
 from fluoroscope.studies.study import STUDIES
 from fluoroscope.studies.table import MISSING
@@ -29,9 +30,25 @@ def tables(runs: Path, folder: str = "RUNS") -> str:
             missing.append(name)
         else:
             parts.append(_section(name, found))
+    parts.append(_taken(runs))
     if missing:
         parts.append(f"\n## No findings in this folder\n\n{', '.join(f'`{name}`' for name in missing)}.\n")
     return "".join(parts)
+
+
+def _taken(runs: Path) -> str:
+    """What all of them took."""
+    found = costs(runs)
+    lines = "".join(
+        f"| {cost.study} | {cost.seconds / 60:.1f} | {cost.own / 60:.1f} |\n"
+        for cost in sorted(found, key=lambda cost: -cost.own)
+    )
+    total = sum(cost.own for cost in found) / 3600
+    return (
+        f"\n## What they took\n\nThe cells of these {len(found)} studies took {total:.1f} hours, each counted once, "
+        "on the machine and beside the jobs of that day. Minutes of all cells of a study, and of those that no study "
+        "above it in `study list` shares.\n\n| study | minutes | of its own |\n|---|---|---|\n" + lines
+    )
 
 
 def _section(name: str, found: Mapping[str, Any]) -> str:

@@ -60,6 +60,7 @@ class Inverted:
     @property
     def settings(self) -> dict[str, Any]:
         own = asdict(self)
+        own["burn_in"] = self.burn_in and self.data.startswith("phantom/")  # nothing can be burned into other images
         names = (
             "data", "start", "without", "round", "batch_size", "local_steps", "sigma0", "labels", "burn_in",
             "iterations", "victims",

@@ -16,6 +16,7 @@ from fluoroscope.attacks.common.initialisation import PriorImage, smooth_noise
 from fluoroscope.attacks.common.optimisers import Adam, Schedule
 from fluoroscope.attacks.common.running import Kept, Observations, OnIteration, silent
 from fluoroscope.attacks.gradient_inversion.coarse import CoarseToFine
+from fluoroscope.attacks.gradient_inversion.row_layout import one_by_one
 from fluoroscope.attacks.registry import ATTACKS
 from fluoroscope.digest import digest
 from fluoroscope.rng import generator
@@ -106,7 +107,8 @@ class Span:
                 if restart:  # the grids were there from the prior itself
                     bumps = RESTART * smooth_noise((len(start), *client.shape), rng)
                     start = torch.where(missed[:, None, None, None], (start + bumps).clamp(0, 1), best)
-                start = self.coarse(objective, start, start.new_zeros(len(start), 1), (0.0, 1.0), rng, lambda _: None)
+                logits = start.new_zeros(1, len(start), 1)
+                (start,) = self.coarse(one_by_one([objective]), start[None], logits, (0.0, 1.0), [rng], lambda _: None)
         outcome = min(reached, key=lambda outcome: float(outcome.values))
         misfits = objective.misfits(outcome.best.view_as(start))
         guess = Reconstruction(

@@ -3,7 +3,11 @@
 from fluoroscope.attacks.gradient_inversion.pullback.autograd import AutogradPullback
 from fluoroscope.attacks.gradient_inversion.pullback.choice import pullback_for
 from fluoroscope.attacks.gradient_inversion.pullback.contract import Pullback, Statistics, Tape
-from fluoroscope.attacks.gradient_inversion.pullback.statistics import StatisticsPullback, StatisticsTape
+from fluoroscope.attacks.gradient_inversion.pullback.statistics import (
+    StatisticsPullback,
+    StatisticsTape,
+    SweptStatistics,
+)
 from fluoroscope.attacks.gradient_inversion.pullback.tangent import TangentPullback
 
 __all__ = [
@@ -12,6 +16,7 @@ __all__ = [
     "Statistics",
     "StatisticsPullback",
     "StatisticsTape",
+    "SweptStatistics",
     "TangentPullback",
     "Tape",
     "pullback_for",

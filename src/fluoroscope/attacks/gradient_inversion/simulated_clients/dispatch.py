@@ -1,6 +1,6 @@
 """Which simulated client an observation is given, and which observations run as one computation."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from torch import Tensor
 
@@ -9,6 +9,11 @@ from fluoroscope.attacks.gradient_inversion.objective import Objective, OneStep
 from fluoroscope.attacks.gradient_inversion.row_layout import Client, RowEvaluate, one_by_one
 from fluoroscope.attacks.gradient_inversion.simulated_clients.global_model import GlobalModel, ModelObjective
 from fluoroscope.attacks.gradient_inversion.simulated_clients.interpolated import Interpolated
+from fluoroscope.attacks.gradient_inversion.simulated_clients.one_image_each import (
+    OneImageEach,
+    begin_alike,
+    can_share_a_batch,
+)
 from fluoroscope.attacks.gradient_inversion.simulated_clients.p1_public_code import P1PublicCode, P1PublicCodeClient
 from fluoroscope.attacks.gradient_inversion.simulated_clients.swept import Swept, can_sweep
 from fluoroscope.attacks.gradient_inversion.simulated_clients.unrolled import Unrolled
@@ -33,18 +38,37 @@ def client_for(observation: Observation, objective: AnyObjective) -> Client:
 
 
 def blocks(observations: Sequence[Observation], objective: AnyObjective) -> list[list[int]]:
-    """Indices of observations that run side by side: those of one network and size that can be vectorised.
+    """Indices of observations that run side by side: those of one network and size that can be vectorised or batched.
 
     Any other runs by itself: a network that fills the machine gains nothing from a neighbour.
     """
-    kinds: dict[object, list[int]] = {}
-    fit: dict[object, bool] = {}
+    if len(observations) == 1:
+        return [[0]]
+    found: list[list[int]] = []
+    fit: dict[object, Callable[[Observation, Observation], bool]] = {}
     for i, observation in enumerate(observations):
-        kind = (observation.network, observation.training)
+        kind = _kind(observation)
         if kind not in fit:
-            fit[kind] = can_vectorise(client_for(observation, objective))
-        kinds.setdefault(kind if fit[kind] else i, []).append(i)
-    return list(kinds.values())
+            fit[kind] = _companions(client_for(observation, objective))
+        for block in found:
+            first = observations[block[0]]
+            if _kind(first) == kind and fit[kind](first, observation):
+                block.append(i)
+                break
+        else:
+            found.append([i])
+    return found
+
+
+def _kind(observation: Observation) -> object:
+    return observation.network, observation.training
+
+
+def _companions(client: Client) -> Callable[[Observation, Observation], bool]:
+    """Whether two observations of such a client's kind may stand side by side."""
+    if can_vectorise(client):
+        return lambda one, other: True
+    return begin_alike if can_share_a_batch(client) else lambda one, other: False
 
 
 def row_evaluation(first: Client, others: Iterable[Client], owner: Tensor, memory: int) -> RowEvaluate:
@@ -52,5 +76,7 @@ def row_evaluation(first: Client, others: Iterable[Client], owner: Tensor, memor
     if len(owner) > 1 and can_vectorise(first):
         kind = Swept if can_sweep(first) else Vectorised
         return kind(first, others, owner, memory)
+    if len(owner) > 1 and can_share_a_batch(first):
+        return OneImageEach(first, others, owner, memory)
     clients = [first, *others]
     return one_by_one([clients[int(i)] for i in owner])

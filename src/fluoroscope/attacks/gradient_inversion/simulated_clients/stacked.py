@@ -47,15 +47,16 @@ def in_chunks(evaluate: RowEvaluate, at_once: int) -> RowEvaluate:
 
 def bytes_per_row(client: OneStep) -> int:
     """A double backward pass keeps each activation about eight times over, and each parameter's gradient four."""
-    images = next(iter(client.seen.values())).new_zeros(client.setup.shape)
+    images = next(iter(client.state.values())).new_zeros(client.setup.shape)
     sizes: list[int] = []
     handles = [
         layer.register_forward_hook(lambda layer, inputs, output: sizes.append(output.numel()))
         for layer in client.setup.model.modules()
         if not list(layer.children())
     ]
+    state = {name: value.clone() for name, value in client.state.items()}  # BatchNorm changes its buffers in place
     with torch.no_grad():
-        functional_call(client.setup.model, client.state, (images,))
+        functional_call(client.setup.model, state, (images,))
     for handle in handles:
         handle.remove()
     parameters = sum(value.numel() for value in client.seen.values())

@@ -66,17 +66,23 @@ class Swept:
         tape = self._pullback.forward(state, images, labels)
         gaps = [tape.gradients[name].sub_(seen[name]) for name in self._names]  # in place: they are large
         squares = torch.stack([torch.linalg.vector_norm(gap.flatten(1), dim=1) for gap in gaps], 1).square()
-        values, slopes = self._total(squares, self._units[owner])
-        # The derivative of f(|gap|^2) is 2 f' gap.
-        pairs = zip(self._names, gaps, slopes.T, strict=True)
-        cotangents = {name: gap.mul_(2 * slope.view(-1, *[1] * (gap.ndim - 1))) for name, gap, slope in pairs}
+        values, slopes = self._distance.sloped(self._weight, squares, self._units[owner])
+        # The derivative of f(|gap|^2) is 2 f' gap. All that follows is linear in it: a slope that all layers of a row
+        # share is left to the end, where tensors are small.
+        shared = slopes[:, 0] if bool((slopes == slopes[:, :1]).all()) else None
+        if shared is None:
+            for gap, slope in zip(gaps, slopes.T, strict=True):
+                gap.mul_(_over(slope, gap))
+        cotangents = dict(zip(self._names, gaps, strict=True))
         to_images, to_labels = self._pullback.backward(tape, cotangents, {})
-        return values, to_images, self._loss.pulled(labels, to_labels)
+        after = 2 * (torch.ones_like(values) if shared is None else shared)
+        return (
+            values,
+            to_images * _over(after, to_images),
+            self._loss.pulled(labels, to_labels * _over(after, to_labels)),
+        )
 
-    def _total(self, squares: Tensor, units: Tensor) -> tuple[Tensor, Tensor]:
-        """The rows' objectives, and their derivatives by the squared gaps."""
-        with torch.enable_grad():
-            leaf = squares.detach().requires_grad_()
-            values = self._weight * self._distance.total(leaf / units)
-            (slopes,) = torch.autograd.grad(values.sum(), leaf)
-        return values.detach(), slopes
+
+def _over(values: Tensor, like: Tensor) -> Tensor:
+    """A value per row, shaped to meet (rows, ...)."""
+    return values.view(-1, *[1] * (like.ndim - 1))

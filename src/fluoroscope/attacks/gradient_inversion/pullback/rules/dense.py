@@ -17,7 +17,7 @@ class Product(Op):
 
     def forward(self, inputs: Inputs) -> Tensor:
         bias, self.x, self.weight = inputs
-        y: Tensor = self.x @ self.weight
+        y = _product(self.x, self.weight)
         self.shape = y.shape
         return y if bias is None else y + bias.unsqueeze(-2)
 
@@ -26,13 +26,13 @@ class Product(Op):
         bias = cotangent.sum(-2) if needs[0] else None
         x = cotangent @ self.weight.mT if needs[1] else None
         # Transposed twice: the weight comes as a transposed parameter, whose gradient is then contiguous.
-        weight = (cotangent.mT @ self.x).mT if needs[2] else None
+        weight = _summed_over_images(cotangent, self.x).mT if needs[2] else None
         return bias, x, weight
 
     def tangent(self, tangents: Sequence[Maybe]) -> Tensor:
         dbias, self.dx, self.dweight = tangents
-        direct = None if self.dx is None else self.dx @ self.weight
-        moved = plus(direct, None if self.dweight is None else self.x @ self.dweight)
+        direct = None if self.dx is None else _product(self.dx, self.weight)
+        moved = plus(direct, None if self.dweight is None else _product(self.x, self.dweight))
         y = plus(moved, None if dbias is None else dbias.unsqueeze(-2))
         assert y is not None
         return y.expand(self.shape)  # a bias may have moved alone
@@ -46,6 +46,18 @@ class Product(Op):
             direct = None if cotangent is None else self.x.mT @ cotangent
             weight = plus(direct, None if self.dx is None else self.dx.mT @ self.cotangent)
         return None, x, weight
+
+
+def _product(x: Tensor, weight: Tensor) -> Tensor:
+    """x w. Of one image by a transposed parameter, w' x', which reads the parameter as it lies: half of the time."""
+    if x.shape[-2] == 1 and weight.mT.is_contiguous():
+        return (weight.mT @ x.mT).mT
+    return x @ weight
+
+
+def _summed_over_images(cotangent: Tensor, x: Tensor) -> Tensor:
+    """cotangent' x. Of one image it is an outer product, which costs a matrix product four times as long."""
+    return cotangent.mT * x if x.shape[-2] == 1 else cotangent.mT @ x
 
 
 def addmm(bias: Node, x: Node, weight: Node, *, beta: float = 1, alpha: float = 1) -> Use:
