@@ -1,7 +1,7 @@
 """Numbers about a client, read off its update: a ridge regression, learned from rounds played on public images.
 
-Every array that is sent counts alike, however large it is, and numbers of a large one are taken by lot: what a class
-mix moves is spread over all layers. One straight line reads what bends, too, since there are more numbers than rounds.
+Every array that is sent counts nearly alike, however large it is, and numbers of a large one are taken by lot: what a
+class mix moves is spread over all layers. One straight line reads what bends, too: there are more numbers than rounds.
 """
 
 import math
@@ -19,8 +19,11 @@ from fluoroscope.types import Observation, PrivateBatch, State
 
 PENALTIES = tuple(10.0**power for power in range(-6, 5))
 """Weights of the ridge, relative to the features' mean square."""
-LOOKED_AT = 256
-"""Numbers of an array other than the last layer. Sixteen times as many read no better."""
+LOOKED_AT = 4096
+"""Numbers of an array."""
+EVENNESS = 0.4
+"""A number of an array of n weighs n^-EVENNESS: at 1/2 arrays count alike, at 0 numbers do. Small arrays follow the
+last few batches; in large ones the order of the batches averages out."""
 LEVEL = 0.95
 
 Draw = Callable[[int], tuple[PrivateBatch, Tensor]]
@@ -29,22 +32,20 @@ Draw = Callable[[int], tuple[PrivateBatch, Tensor]]
 
 @dataclass(frozen=True, eq=False)
 class UpdateFeatures:
-    """What is looked at: the last dense layer's bias and row sums; or these, its weights and some of every array."""
+    """What is looked at: the last dense layer's bias and row sums, or some numbers of every array."""
 
     head: str | None
+    """Weights of the last dense layer, where it alone is looked at."""
     places: Mapping[str, Tensor]
-    """Which numbers of the other arrays; of none where the last layer alone is looked at."""
+    """Which numbers of an array."""
 
     def of(self, update: State, before: State, after: State) -> list[Tensor]:
         """An array of float64 per array that is looked at."""
-        found = []
         if self.head is not None:
             weight, bias = update[self.head], update.get(f"{self.head.removesuffix('weight')}bias")
-            found.append(torch.cat([weight.sum(1), *([] if bias is None else [bias])]))
-            found += [weight.flatten()] if self.places else []
+            return [torch.cat([weight.sum(1), *([] if bias is None else [bias])]).double().cpu()]
         changes = {**update, **{name: after[name] - before[name] for name in after if name in before}}
-        found += [changes[name].flatten()[chosen] for name, chosen in self.places.items()]
-        return [part.double().cpu() for part in found]
+        return [changes[name].flatten()[chosen].double().cpu() for name, chosen in self.places.items()]
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,8 +95,8 @@ def learned_reader(attack: str, setup: Setup, draw: Draw, simulations: int, rng:
     The last layer alone, or more: by what was left out in turn, of the attacker's own rounds.
     """
     seen = setup.observation
-    looked_at = [_features(attack, seen, setup.outputs, whole, rng) for whole in (False, True)]
-    rows: list[list[list[Tensor]]] = [[], []]
+    looked_at = _looked_at(attack, seen, setup.outputs, rng)
+    rows: list[list[list[Tensor]]] = [[] for _ in looked_at]
     targets = []
     defence = told_defence(seen)
     for number in range(simulations):
@@ -111,7 +112,7 @@ def learned_reader(attack: str, setup: Setup, draw: Draw, simulations: int, rng:
 
 def _fit(rows: list[list[Tensor]], targets: Tensor) -> Fit:
     sizes = torch.cat([torch.full((len(part),), float(len(part)), dtype=torch.float64) for part in rows[0]])
-    return ridge_left_one_out(torch.stack([torch.cat(row) for row in rows]), targets, sizes.rsqrt())
+    return ridge_left_one_out(torch.stack([torch.cat(row) for row in rows]), targets, sizes.pow(-EVENNESS))
 
 
 def ridge_left_one_out(features: Tensor, targets: Tensor, weights: Tensor | None = None) -> Fit:
@@ -142,14 +143,12 @@ def ridge_left_one_out(features: Tensor, targets: Tensor, weights: Tensor | None
     return best
 
 
-def _features(attack: str, seen: Observation, classes: int, whole: bool, rng: Generator) -> UpdateFeatures:
+def _looked_at(attack: str, seen: Observation, classes: int, rng: Generator) -> list[UpdateFeatures]:
+    """The last layer alone, where it is sent, and all that is."""
     update, buffers = seen.update or {}, seen.buffers_after or {}
     heads = [n for n, v in update.items() if n.endswith("weight") and v.ndim == 2 and len(v) == classes]
-    head = heads[-1] if heads else None
-    others = {n: v for n, v in {**update, **buffers}.items() if n != head and v.is_floating_point()}
-    if head is None and not others:
+    sent = {n: v for n, v in {**update, **buffers}.items() if v.is_floating_point()}
+    if not sent:
         raise Unsupported(f"{attack} was sent nothing that it could learn from: every array stayed at home.")
-    if head is not None and not whole:
-        others = {}
-    places = {n: torch.randperm(v.numel(), generator=rng)[:LOOKED_AT] for n, v in others.items()}
-    return UpdateFeatures(head, places)
+    places = {n: torch.randperm(v.numel(), generator=rng)[:LOOKED_AT] for n, v in sent.items()}
+    return [*(UpdateFeatures(head, {}) for head in heads[-1:]), UpdateFeatures(None, places)]

@@ -77,6 +77,7 @@ class Hospital:
     stand_ins: int = 6
     """Held-out images of random mixes in the hospital's place: what an interval and a null are made of."""
     simulations: int = 36
+    """Rounds that an attack which learns plays."""
     canaries: int = 64
     """Of the hospital's 500 images, in each of `runs` rounds."""
     runs: int = 4

@@ -22,6 +22,8 @@ ASKED: tuple[tuple[Asked, str, int], ...] = (
 )
 """Counts and shares are asked of the first round, in which no model knows anybody's images yet: later the hospital's
 are fitted already, and those that the attacker simulates with are not."""
+_SIMULATIONS: dict[Asked, int] = {"label counts": 72}
+"""Where it is not the usual number: of 36, 72 and 96, where intervals become too short."""
 _SCALE: dict[Size, Scale] = {"small": "small", "paper": "paper"}
 
 
@@ -98,7 +100,10 @@ enter(
         "No image is recovered from such a client. How many have which finding, who was there and what kind of images "
         "it has are other questions.",
         {
-            size: [Hospital(asked, attack, number, scale) for asked, attack, number in ASKED]
+            size: [
+                Hospital(asked, attack, number, scale, simulations=_SIMULATIONS.get(asked, Hospital.simulations))
+                for asked, attack, number in ASKED
+            ]
             for size, scale in _SCALE.items()
         },
         drawn,
