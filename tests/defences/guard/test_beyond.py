@@ -5,6 +5,7 @@ import copy
 import pytest
 import torch
 from benchmarks._adaptive import head, mlp
+from benchmarks._beside import beside
 from benchmarks._leaking import leaks
 from benchmarks._projected import Frozen, projected
 from torch import nn
@@ -12,6 +13,7 @@ from torch import nn
 from fluoroscope.data import Request, load
 from fluoroscope.defences.guard import inspect
 from fluoroscope.defences.guard.batches import batch
+from fluoroscope.defences.guard.isolation import awake
 from fluoroscope.defences.guard.profile import prepared, profile
 from fluoroscope.defences.guard.undone import beyond
 
@@ -103,3 +105,40 @@ def test_norms_that_stay_frozen_are_run_as_they_are():
     made = prepared(nn.Sequential(Frozen(4), nn.BatchNorm1d(4)))
     assert made[0].running_mean is not None
     assert made[1].running_mean is None
+
+
+@pytest.fixture(scope="module")
+def hidden(images) -> dict:
+    torch.manual_seed(0)
+    return {case.kind: case for case in beside(images[:96], rng())}
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "beside noise/8 channels",
+        "beside constant/8 channels",
+        "whispering/96 of 192",
+        "past a bend",
+        "used twice",
+        "reaching kernel",
+    ],
+)
+def test_nothing_that_stands_beside_it_hides_a_picture(images, hidden, kind):
+    case = hidden[kind]
+    assert leaks(case, images[96:], torch.randint(4, (64,), generator=rng()))
+    assert "isolation" in checks(inspect(case.model.state_dict(), case.agreed, images[96:], seed=0))
+    assert inspect(case.agreed.state_dict(), case.agreed, images[96:], seed=0).accepted
+
+
+def test_a_row_is_heard_by_its_own_weights():
+    gradient, weight = torch.ones(4, 3), torch.ones(3, 5)
+    gradient[:, 1], gradient[:, 2] = 1e-22, 1e-22
+    weight[1] = 1e-22
+    assert awake(gradient, weight).any(dim=0).tolist() == [True, True, False]
+    assert awake(gradient, weight[:2]) is gradient  # rows of a bend have no weights here
+
+
+def test_all_inputs_are_pictures_the_largest_first():
+    small, large = torch.rand(6, 1, 8, 8), torch.rand(6, 1, 16, 16)
+    assert [each.shape[-1] for each in batch((small, large)).pictures] == [16, 8]
